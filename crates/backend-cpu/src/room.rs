@@ -17,7 +17,7 @@ impl NoRoom {
     }
 }
 
-/// So many zeros, which the system gives for free.
+/// A number of zeros, which the system gives for free.
 pub(crate) fn zeros<T: Zeroable>(count: usize) -> Result<Vec<T>, NoRoom> {
     let bytes = count.saturating_mul(size_of::<T>());
     bytemuck::allocation::try_zeroed_vec(count).map_err(|()| NoRoom { bytes })

@@ -311,7 +311,7 @@ impl<'a, T> Both<'a, T> {
         Self([(first, None), (second, None)])
     }
 
-    /// Polls those that have given nothing yet.
+    /// Polls the reads that have given nothing yet.
     fn go_on(&mut self, context: &mut Context<'_>) {
         for (future, result) in &mut self.0 {
             if result.is_none()
