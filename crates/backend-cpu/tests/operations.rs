@@ -312,7 +312,7 @@ fn what_operations_need_beside_their_operands_may_be_out_of_memory() {
     let largest = (20..47).rev().find_map(|log| Some((1_usize << log, backend.alloc(1 << log).ok()?)));
     let (bytes, all) = largest.unwrap();
     let out = upload(&backend, &[7.0_f32; 64]);
-    let zeros = backend.alloc_zeroed(256).unwrap();
+    let zeros = backend.alloc_zeroed(512).unwrap();
     let apart = |ptr| Matrix::new(ptr, DType::F16, bytes / 2 - 32);
     let of_two = Matrix::new(out, F32, 4);
     let weights = |columns| QuantMatrix::new(zeros, QuantFormat::Q4_0, 4, columns);

@@ -158,6 +158,7 @@ pub(crate) fn attention(g: &mut Gen) -> bool {
     call.name(lse.only_if(some && desc.lse.is_some()));
     let sinks = Named::packed("sinks", 8, DType::F32, Read, &[n]);
     call.name(sinks.only_if(some && desc.sinks.is_some()));
+    call.name(Named::absent("block_table"));
     call.judge_operands(desc.operands(OP))
 }
 
