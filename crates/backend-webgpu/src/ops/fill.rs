@@ -69,6 +69,7 @@ fn zero(ctx: &OpContext, op: &'static str, ptr: u64, bytes: usize) -> BackendRes
 }
 
 /// Sets bytes within one binding to 0.
+#[cfg(not(target_family = "wasm"))]
 pub(crate) fn zero_bytes(ctx: &OpContext, op: &'static str, slice: &DeviceSlice) -> BackendResult<()> {
     fill_part(ctx, op, slice, 0)
 }

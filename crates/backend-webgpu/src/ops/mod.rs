@@ -55,10 +55,14 @@ pub(crate) use conv::{
     explain_conv,
 };
 pub(crate) use copy::copy;
-pub(crate) use copy_bytes::{copy_bytes, copy_dtod, copy_htod};
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use copy_bytes::copy_bytes;
+pub(crate) use copy_bytes::{copy_dtod, copy_htod};
 pub(crate) use cumsum::cumsum;
 pub(crate) use elementwise::{affine, clamp, unary};
-pub(crate) use fill::{alloc_zeroed, fill, zero_bytes};
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use fill::zero_bytes;
+pub(crate) use fill::{alloc_zeroed, fill};
 pub(crate) use gather::gather;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use matmul::tune_matmul;
