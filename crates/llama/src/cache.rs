@@ -47,7 +47,7 @@ pub(crate) struct Decode {
     pub(crate) page_rows: Buffer,
     /// `[slots]` of u32: tokens in each sequence, with the one of this step.
     pub(crate) lengths: Buffer,
-    /// Room for the new keys and values in the cache's type, where that is one of numbers.
+    /// Keys and values that `rope_append` can't take, packed in the type of a floating-point cache.
     pub(crate) staging: Option<Buffer>,
     /// The rows of each layer that the new keys and values may go to.
     pub(crate) pages: Vec<Buffer>,
@@ -96,9 +96,9 @@ impl Cache {
         self.layers.iter().map(|layer| layer.view(first * row, len * row)).collect()
     }
 
-    /// The rows that a layer's new keys and values may go to, of a cache of numbers, and the indices of those that they do
-    /// go to, where these lie on the device.
-    pub(crate) fn numbers<'a>(
+    /// The rows of a layer that `rope_append` may write, if the cache is floating-point and the indices of new rows lie on
+    /// the device, with these indices.
+    pub(crate) fn rope_append_target<'a>(
         &self,
         config: &Config,
         layer: usize,

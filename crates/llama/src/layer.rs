@@ -184,7 +184,7 @@ impl Layer {
         let tables = RopeTables { cos, sin, max_position: rotations.positions };
         // Of one row, three tensors lie as one does.
         let is_stacked = !self.is_split() || a.rows == 1;
-        match cache.numbers(config, self.index, &pass.placement).filter(|_| is_stacked) {
+        match cache.rope_append_target(config, self.index, &pass.placement).filter(|_| is_stacked) {
             Some((pages, decode)) => {
                 let shape = RopeAppendShape {
                     rows: a.rows,
