@@ -8,12 +8,8 @@
 const BLOCK_WORDS: u32 = 9u;
 
 @compute @workgroup_size(256)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) index: u32,
-) {
-  let four = flat_group(group, groups) * 256u + index;
+fn main(group: Workgroup, @builtin(local_invocation_index) index: u32) {
+  let four = flat_group(group.id, group.count) * 256u + index;
   if four >= params.fours {
     return;
   }

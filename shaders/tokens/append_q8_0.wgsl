@@ -4,7 +4,7 @@
 // All is as exact as the host's arithmetic, though WGSL's divisions aren't: scales are divided as integers, and the
 // inverse of one is mended by the remainder of its product.
 //
-// needs: S, INDEXED, lib/grid
+// needs: S, INDEXED, lib/grid, lib/indexed_row
 
 @group(0) @binding(0) var<storage, read> source: array<S>;
 @group(0) @binding(1) var<storage, read> indices: array<u32>;
@@ -73,14 +73,7 @@ fn target_of(i: u32) -> u32 {
   if INDEXED == 0u {
     return i;
   }
-  let index = indices[params.indices + i];
-  for (var later = i + 1u; later < params.count; later++) {
-    if indices[params.indices + later] == index {
-      return params.rows;
-    }
-  }
-  // One before the first row that is bound wraps.
-  return index - params.low;
+  return indexed_row(i);
 }
 
 @compute @workgroup_size(64)

@@ -3,7 +3,7 @@
 // from rotary_dim on stay, or are copied. One invocation for each pair, and for each copied number. Of equal indices, the
 // last one wins.
 //
-// needs: T, C (elements of qkv and cache), INTERLEAVED, lib/grid
+// needs: T, C (elements of qkv and cache), INTERLEAVED, lib/grid, lib/indexed_row
 
 @group(0) @binding(0) var<storage, read> cosines: array<f32>;
 @group(0) @binding(1) var<storage, read> sines: array<f32>;
@@ -32,25 +32,9 @@ fn rotated(i: u32, x: u32, pair: u32) -> vec2<f32> {
   return vec2<f32>(first * c - second * s, first * s + second * c);
 }
 
-// The row of the cache that row i goes to, or one behind the last.
-fn target_of(i: u32) -> u32 {
-  let index = indices[params.indices + i];
-  for (var later = i + 1u; later < params.count; later++) {
-    if indices[params.indices + later] == index {
-      return params.cache_rows;
-    }
-  }
-  // One before the first row that is bound wraps.
-  return index - params.low;
-}
-
 @compute @workgroup_size(256)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) lane: u32,
-) {
-  let number = flat_group(group, groups) * 256u + lane;
+fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let number = flat_group(group.id, group.count) * 256u + lane;
   if number >= params.total {
     return;
   }
@@ -69,8 +53,8 @@ fn main(
   }
   work -= params.query_work;
 
-  let place = target_of(i);
-  if place >= params.cache_rows {
+  let place = indexed_row(i);
+  if place >= params.rows {
     return;
   }
   let keys = row + params.heads * params.head_dim;

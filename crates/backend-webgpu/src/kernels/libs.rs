@@ -93,6 +93,8 @@ libs! {
     POOL = "pool" needs [QUOTIENT],
     /// The elements of a pooling's window and their maximum.
     POOL_INPUT = "pool_input" needs [SPECIAL, POOL],
+    /// The row of a cache that an index on the device names.
+    INDEXED_ROW = "indexed_row",
     /// The operand of few rows of gemm/skinny.
     FEW_ROWS = "few_rows",
     /// Integers with the order of numbers.

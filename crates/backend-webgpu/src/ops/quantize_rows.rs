@@ -13,7 +13,7 @@ use crate::recorder::Window;
 
 static APPEND: KernelSource = kernel!(
     "tokens/append_q8_0",
-    libs: [GRID],
+    libs: [GRID, INDEXED_ROW],
     types: ["S"],
     constants: ["INDEXED"],
     reads: 2,

@@ -16,7 +16,7 @@ use crate::recorder::Window;
 constants! { struct Constants { interleaved: bool } }
 
 static APPEND: KernelSource = kernel!(
-    "tokens/rope_append", libs: [GRID],
+    "tokens/rope_append", libs: [GRID, INDEXED_ROW],
     types: ["T", "C"], constants: Constants, reads: 4, writes: 2, params: Params,
 );
 
@@ -34,7 +34,7 @@ params! {
         pairs: u32,
         max_position: u32,
         // Rows of the cache that are bound, and the first of them.
-        cache_rows: u32,
+        rows: u32,
         low: u32,
         qkv: u32,
         qkv_ld: u32,
@@ -189,7 +189,7 @@ impl Part {
             head_dim: dim(op, "head_dim", head_dim)?,
             pairs: dim(op, "rotary_dim", pairs)?,
             max_position: dim(op, "max_position", self.desc.max_position)?,
-            cache_rows: dim(op, "cache_rows", self.desc.cache_rows)?,
+            rows: dim(op, "cache_rows", self.desc.cache_rows)?,
             low: dim(op, "cache_rows", self.low)?,
             qkv: qkv.offset,
             qkv_ld: ld(rows, matrix.ld)?,
