@@ -18,7 +18,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use suites::{BackendUnderTest, backends, registry};
 
 /// One in how many conformance cases of an operation is run on an adapter.
-const EVERY: usize = 20;
+const EVERY: usize = 30;
 
 /// How many failing cases are listed.
 const LISTED: usize = 20;

@@ -31,6 +31,12 @@ impl Device {
         &self.selector
     }
 
+    /// What runs on the adapter.
+    #[allow(dead_code, reason = "not every suite that shares this file takes a sample of cases")]
+    pub(crate) const fn sample(&self) -> Sample {
+        self.sample
+    }
+
     /// A test that has the backend to itself.
     pub(crate) fn trial(
         self: &Arc<Self>,

@@ -10,26 +10,31 @@ use backend_api::desc::{Matrix, QuantMatmulDesc, QuantMatrix};
 use backend_api::quant::QuantFormat;
 use backend_api::{ComputeBackend, DType, MathMode};
 use backend_webgpu::WebGpuBackend;
-use conformance::quant_products;
+use conformance::{Case, quant_products};
 use forced::Device;
 use libtest_mimic::{Failed, Trial};
+use suites::Sample;
 
 fn main() -> ExitCode {
     forced::run(kernels)
 }
 
-/// A test for each kernel; where a device can't run it, another makes the products.
+/// A test for each kernel with the device's sample of the products; where a device can't run it, another makes the products.
 fn kernels(device: &Arc<Device>) -> Vec<Trial> {
     let names = WebGpuBackend::quant_matmul_kernels().into_iter();
     let tensor_cores = forced::has_tensor_cores(&device.backend);
     let names = names.filter(|name| tensor_cores || name != "skinny_cooperative");
-    names.map(|kernel| device.trial(&kernel.clone(), move |backend| check(backend, &kernel))).collect()
+    let sample = device.sample();
+    names
+        .map(|kernel| device.trial(&kernel.clone(), move |backend| check(backend, &kernel, sample)))
+        .collect()
 }
 
-fn check(backend: &WebGpuBackend, kernel: &str) -> Result<(), Failed> {
+fn check(backend: &WebGpuBackend, kernel: &str, sample: Sample) -> Result<(), Failed> {
     let math = if kernel.ends_with("+int8") { MathMode::Int8 } else { MathMode::Standard };
+    let cases: Vec<Case> = quant_products(math).into_iter().filter(|case| sample.has(&case.path())).collect();
     backend.force_quant_matmul(Some(kernel))?;
-    let outcome = is_used(backend, kernel, math).and_then(|()| forced::check(backend, &quant_products(math)));
+    let outcome = is_used(backend, kernel, math).and_then(|()| forced::check(backend, &cases));
     backend.force_quant_matmul(None)?;
     outcome
 }

@@ -11,7 +11,7 @@ use conformance::hash_of_name;
 const VARIABLE: &str = "EVERY";
 
 /// One in so many cases runs on a further software adapter.
-const SAMPLE: usize = 3;
+const SAMPLE: usize = 4;
 
 /// The sample of an adapter.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ impl Sample {
         (hash_of_name(name) >> 32).is_multiple_of(self.every as u64)
     }
 
-    /// For people: `" (a sample of one in 3)"`, or nothing if all run.
+    /// For people: `" (a sample of one in 4)"`, or nothing if all run.
     #[must_use]
     pub fn text(&self) -> String {
         if self.every == 1 { String::new() } else { format!(" (a sample of one in {})", self.every) }

@@ -14,6 +14,9 @@ pub(crate) struct Args {
     /// Package files that aren't committed
     #[arg(long)]
     allow_dirty: bool,
+    /// Don't build the packages: what is in them is compared with the repository in any case
+    #[arg(long)]
+    no_verify: bool,
 }
 
 pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
@@ -31,7 +34,9 @@ pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
         "--config=profile.dev.package.'*'.opt-level=0",
         "--config=profile.dev.package.backend-cpu.opt-level=0",
     ];
-    let packaged = cmd!(sh, "cargo package --target-dir {target} {crates...} {dirty...} {quick...}").run();
+    let no_verify = args.no_verify.then_some("--no-verify");
+    let options = dirty.into_iter().chain(no_verify);
+    let packaged = cmd!(sh, "cargo package --target-dir {target} {crates...} {options...} {quick...}").run();
     sh.remove_path(&target)?;
     packaged?;
     check_shaders(sh, dirty)
