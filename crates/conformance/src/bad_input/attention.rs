@@ -70,7 +70,7 @@ fn attention() -> Operation {
         ("seq_kv 2^32", TOO_SMALL, |s| *s = [1, 1, 1, 1 << 32, 1]),
         ("seq_q 2^32", TOO_SMALL, |s| *s = [1, 1, 1 << 32, 1, 1]),
     ];
-    Operation::new(op, slots, 1.0, |b, h| positional(b, h, &GOOD)).broken(|_| GOOD, positional, changes)
+    Operation::of(op, slots, 1.0, |_| GOOD, positional, changes)
 }
 
 fn grouped(element: DType, h: &Handles) -> AttentionDesc {
@@ -166,11 +166,8 @@ fn attention_ext(element: DType) -> Operation {
             (d.heads, d.seq_q) = (HUGE, HUGE);
         }),
     ];
-    Operation::new(op, slots, 1.0, move |b, h| b.attention_ext(&grouped(element, h))).variant(element).broken(
-        move |h| grouped(element, h),
-        |b, _, d| b.attention_ext(d),
-        changes,
-    )
+    Operation::of(op, slots, 1.0, move |h| grouped(element, h), |b, _, d| b.attention_ext(d), changes)
+        .variant(element)
 }
 
 /// Queries of f32 and keys of f16, a softcap, and a window of one key, whose score and so log-sum-exp are 1.
@@ -216,11 +213,7 @@ fn options() -> Operation {
         ("sinks in the output", overlap(op, "o", "sinks"), |d| d.sinks = Some(d.o)),
         ("sinks in no memory", Expect::Kind(ErrorKind::InvalidHandle), |d| d.sinks = Some(0)),
     ];
-    Operation::new(op, slots, 1.0, move |b, h| b.attention_ext(&good(h))).variant("with every option").broken(
-        good,
-        |b, _, d| b.attention_ext(d),
-        changes,
-    )
+    Operation::of(op, slots, 1.0, good, |b, _, d| b.attention_ext(d), changes).variant("with every option")
 }
 
 /// Keys and values in blocks of a pool.
@@ -274,11 +267,7 @@ fn paged() -> Operation {
             d.kv_format = KvFormat::Q8_0;
         }),
     ];
-    Operation::new(op, slots, 1.0, move |b, h| b.attention_ext(&good(h))).variant("of pages").broken(
-        good,
-        |b, _, d| b.attention_ext(d),
-        changes,
-    )
+    Operation::of(op, slots, 1.0, good, |b, _, d| b.attention_ext(d), changes).variant("of pages")
 }
 
 fn with_table(desc: &mut AttentionDesc, change: fn(&mut BlockTable)) {

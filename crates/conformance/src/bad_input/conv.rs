@@ -118,9 +118,8 @@ fn forward(element: DType) -> Operation {
             d.shape.window.after = [3, 0];
         }),
     ];
-    Operation::new(op, vec![input, filter, output, bias], 13.0, move |b, h| b.conv2d(&good(h)))
+    Operation::of(op, vec![input, filter, output, bias], 13.0, good, |b, _, d| b.conv2d(d), changes)
         .variant(element)
-        .broken(good, |b, _, d| b.conv2d(d), changes)
         .broken(good, |b, _, d| b.conv2d(d), geometry(op))
         .broken(good, |b, _, d| b.conv2d(d), reading(op))
 }
@@ -152,9 +151,8 @@ fn transpose(element: DType) -> Operation {
         }),
         ("usize::MAX rows", OVERFLOW, |d| d.shape.input = [usize::MAX, 3]),
     ];
-    Operation::new(op, vec![input, filter, output, bias], 3.0, move |b, h| b.conv_transpose2d(&good(h)))
+    Operation::of(op, vec![input, filter, output, bias], 3.0, good, |b, _, d| b.conv_transpose2d(d), changes)
         .variant(element)
-        .broken(good, |b, _, d| b.conv_transpose2d(d), changes)
         .broken(good, |b, _, d| b.conv_transpose2d(d), geometry(op))
 }
 
@@ -177,9 +175,8 @@ fn backward_data(element: DType) -> Operation {
         ),
     ];
     let slots = vec![filter, grad_output, grad_input];
-    Operation::new(op, slots, 2.0, move |b, h| b.conv2d_backward_data(&good(h)))
+    Operation::of(op, slots, 2.0, good, |b, _, d| b.conv2d_backward_data(d), changes)
         .variant(element)
-        .broken(good, |b, _, d| b.conv2d_backward_data(d), changes)
         .broken(good, |b, _, d| b.conv2d_backward_data(d), geometry(op))
         .broken(good, |b, _, d| b.conv2d_backward_data(d), reading(op))
 }
@@ -197,9 +194,8 @@ fn backward_filter(element: DType) -> Operation {
         ("windows beside each other", SHAPE, |d| d.shape.window.dilation = [6, 6]),
     ];
     let slots = vec![input, grad_output, grad_filter];
-    Operation::new(op, slots, 12.0, move |b, h| b.conv2d_backward_filter(&good(h)))
+    Operation::of(op, slots, 12.0, good, |b, _, d| b.conv2d_backward_filter(d), changes)
         .variant(element)
-        .broken(good, |b, _, d| b.conv2d_backward_filter(d), changes)
         .broken(good, |b, _, d| b.conv2d_backward_filter(d), geometry(op))
         .broken(good, |b, _, d| b.conv2d_backward_filter(d), reading(op))
 }

@@ -85,9 +85,8 @@ fn forward(element: DType, pool: PoolOp) -> Operation {
             (d.shape.window.before, d.shape.output) = ([1, 0], [3, 2]);
         }),
     ];
-    Operation::new(op, slots, 1.0, move |b, h| b.pool2d(&good(h)))
+    Operation::of(op, slots, 1.0, good, |b, _, d| b.pool2d(d), changes)
         .variant(format_args!("{} {element}", pool.name()))
-        .broken(good, |b, _, d| b.pool2d(d), changes)
         .broken(good, |b, _, d| b.pool2d(d), geometry(op))
 }
 
@@ -120,8 +119,9 @@ fn backward(element: DType) -> Operation {
         let pooling = PoolDesc::new(PoolOp::Max, element, h[0], 0, extents());
         PoolBackwardDesc::of(&pooling, h[1], h[2])
     };
-    Operation::new(op, slots, 1.0, move |b, h| b.pool2d_backward(&good(h)))
-        .variant(element)
-        .broken(good, |b, _, d| b.pool2d_backward(d), changes)
-        .broken(beside, |b, _, d| b.pool2d_backward(d), geometry(op))
+    Operation::of(op, slots, 1.0, good, |b, _, d| b.pool2d_backward(d), changes).variant(element).broken(
+        beside,
+        |b, _, d| b.pool2d_backward(d),
+        geometry(op),
+    )
 }

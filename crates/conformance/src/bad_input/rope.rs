@@ -48,13 +48,11 @@ fn rope(element: DType, with_positions: bool) -> Operation {
         slots.push(Slot::new("positions", Role::Input, DType::U32, 6));
     }
     let good = move |h: &Handles| unturned(element, h, with_positions);
-    let mut operation = Operation::new("rope", slots, 1.0, move |b, h| b.rope(&good(h)));
-    operation.label = match with_positions {
-        true => format!("rope {element} with positions"),
-        false => format!("rope {element}"),
+    let (variant, changes) = match with_positions {
+        true => (format!("{element} with positions"), bad_positions()),
+        false => (element.to_string(), bad_tensors(element.size())),
     };
-    let changes = if with_positions { bad_positions() } else { bad_tensors(element.size()) };
-    operation.broken(good, |b, _, d| b.rope(d), changes)
+    Operation::of("rope", slots, 1.0, good, |b, _, d| b.rope(d), changes).variant(variant)
 }
 
 fn bad_positions() -> Vec<Change<RopeDesc>> {
@@ -162,9 +160,5 @@ fn append(element: DType) -> Operation {
         ("heads usize::MAX", OVERFLOW, |d| d.heads = usize::MAX),
         ("kv_heads half of the range", OVERFLOW, |d| d.kv_heads = HALF),
     ];
-    Operation::new(op, slots, 1.0, move |b, h| b.rope_append(&good(h))).variant(element).broken(
-        good,
-        |b, _, d| b.rope_append(d),
-        changes,
-    )
+    Operation::of(op, slots, 1.0, good, |b, _, d| b.rope_append(d), changes).variant(element)
 }
