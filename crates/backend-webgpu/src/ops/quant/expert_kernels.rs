@@ -4,7 +4,7 @@ use backend_api::quant::QuantFormat;
 use backend_api::{DType, Gate};
 
 use super::formats::{KINDS, product_libs};
-use super::planes::PlaneParams;
+use super::operands::ProductParams;
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 
 constants! { struct RowConstants { span: usize, gated: bool, gate: Gate } }
@@ -67,19 +67,7 @@ static EXPERT_SUM: KernelSource = kernel!(
 
 params! {
     pub(super) struct Params {
-        // Rows of A.
-        m: u32,
-        n: u32,
-        k: u32,
-        // Units of 128 weights in a row of B.
-        units: u32,
-        tiles_n: u32,
-        tiles: u32,
-        planes: PlaneParams,
-        a: u32,
-        a_ld: u32,
-        c: u32,
-        c_ld: u32,
+        product: ProductParams,
         indices: u32,
         weights: u32,
         bias: u32,

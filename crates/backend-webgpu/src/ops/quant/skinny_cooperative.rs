@@ -169,7 +169,7 @@ impl Tile {
                 let [quants, high, scales, extra] = planes.windows();
                 let Operands { a, bias, residual, c, .. } = windows;
                 let bound = [quants, high, scales, extra, a, bias, residual, c];
-                test.launch(variant, &bound, &params, linear_grid(OP, params.tiles as usize)?)
+                test.launch(variant, &bound, &params, linear_grid(OP, params.product.tiles as usize)?)
             },
         )
     }
