@@ -24,7 +24,7 @@ static COOPERATIVE: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "quant/cooperative",
-        libs: [GRID, MATMUL, FRAGMENTS],
+        libs: [GRID, MATMUL, OPERAND_TILE],
         types: ["TA", "TC"],
         constants: Constants,
         reads: 5,
