@@ -1,4 +1,4 @@
-//! The operations that one method covers many of.
+//! The functions of which one method has many: of elements, reductions, scatters, activations, gates.
 
 macro_rules! op_enum {
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {

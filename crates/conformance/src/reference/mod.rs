@@ -1,5 +1,5 @@
-//! What an operation must give, of its command and the bytes of its operands: the same oracles and bounds that
-//! the cases are judged by, for operands that somebody else made.
+//! Two results of one command, judged by the oracles and bounds of the conformance cases, for operands that somebody else
+//! made.
 //!
 //! [`compare`] judges two results of one call. An element on which the two differ is accepted if both are
 //! within the oracle's bound, or if they are no farther apart than two such results may be; the latter for
