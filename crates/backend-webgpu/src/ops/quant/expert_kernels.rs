@@ -13,56 +13,31 @@ constants! { struct TileConstants { gated: bool, gate: Gate } }
 constants! { struct OrderConstants { tile: usize } }
 
 static EXPERT_DECODE: KernelSource = kernel!(
-    "quant/expert_decode",
-    libs: [GRID, GATE, QUANT_PLANES, QUANT_LANES, QUANT_EXPERT_SUMS],
-    types: ["TA", "TC"],
-    constants: RowConstants,
-    reads: 7,
-    writes: 1,
-    params: Params,
+    "quant/expert_decode", libs: [GRID, GATE, QUANT_PLANES, QUANT_LANES, QUANT_EXPERT_SUMS],
+    types: ["TA", "TC"], constants: RowConstants, reads: 7, writes: 1, params: Params,
 );
 
 static EXPERT_DECODE_SUBGROUP: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
-        native "quant/expert_decode_subgroup",
-        libs: [GRID, GATE, QUANT_PLANES, QUANT_EXPERT_SUMS],
-        types: ["TA", "TC"],
-        constants: SubgroupConstants,
-        reads: 7,
-        writes: 1,
-        params: Params,
+        native "quant/expert_decode_subgroup", libs: [GRID, GATE, QUANT_PLANES, QUANT_EXPERT_SUMS],
+        types: ["TA", "TC"], constants: SubgroupConstants, reads: 7, writes: 1, params: Params,
     )
 };
 
 static EXPERT_TILED: KernelSource = kernel!(
-    "quant/expert_tiled",
-    libs: [GRID, GATE, QUANT_PLANES, QUANT_TILE, QUANT_EXPERTS],
-    types: ["TA", "TC"],
-    constants: TileConstants,
-    reads: 7,
-    writes: 1,
-    params: Params,
+    "quant/expert_tiled", libs: [GRID, GATE, QUANT_PLANES, QUANT_TILE, QUANT_EXPERTS],
+    types: ["TA", "TC"], constants: TileConstants, reads: 7, writes: 1, params: Params,
 );
 
 static EXPERT_ORDER: KernelSource = kernel!(
-    "quant/expert_order",
-    libs: [GRID],
-    types: [],
-    constants: OrderConstants,
-    reads: 1,
-    writes: 1,
-    params: OrderParams,
+    "quant/expert_order", libs: [GRID],
+    types: [], constants: OrderConstants, reads: 1, writes: 1, params: OrderParams,
 );
 
 static EXPERT_SUM: KernelSource = kernel!(
-    "quant/expert_sum",
-    libs: [GRID, QUANT_EXPERTS],
-    types: ["TC"],
-    constants: [],
-    reads: 3,
-    writes: 1,
-    params: SumParams,
+    "quant/expert_sum", libs: [GRID, QUANT_EXPERTS],
+    types: ["TC"], constants: [], reads: 3, writes: 1, params: SumParams,
 );
 
 params! {

@@ -32,13 +32,8 @@ static SKINNY_COOPERATIVE: KernelSource = KernelSource {
     cooperative: true,
     subgroups: true,
     ..kernel!(
-        native "quant/skinny_cooperative",
-        libs: [GRID, QUANT_PLANES, QUANT_PRODUCT, FRAGMENT_ELEMENTS, GATE],
-        types: ["TA", "TC"],
-        constants: Constants,
-        reads: 7,
-        writes: 1,
-        params: Params,
+        native "quant/skinny_cooperative", libs: [GRID, QUANT_PLANES, QUANT_PRODUCT, FRAGMENT_ELEMENTS, GATE],
+        types: ["TA", "TC"], constants: Constants, reads: 7, writes: 1, params: Params,
     )
 };
 
