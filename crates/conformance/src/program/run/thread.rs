@@ -47,7 +47,11 @@ impl<'w> Thread<'w> {
     }
 
     /// Makes calls up to the next `init`; what follows it.
-    pub(super) fn run<'c>(&mut self, target: &dyn Target, calls: &'c [Call]) -> Result<Option<&'c [Call]>, String> {
+    pub(super) fn run<'c>(
+        &mut self,
+        target: &dyn Target,
+        calls: &'c [Call],
+    ) -> Result<Option<&'c [Call]>, String> {
         let mut reads = Reads::new(target.backend());
         for (i, call) in calls.iter().enumerate() {
             let label = format!("{call:?}");
