@@ -371,12 +371,8 @@ fn mend(tile: Tile, index: u32, bits: u32) {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) index: u32,
-) {
-  let flat = flat_group(group, groups);
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
+  let flat = flat_group(workgroup.id, workgroup.count);
   if flat >= params.tiles {
     return;
   }

@@ -8,8 +8,8 @@
 const BLOCK_WORDS: u32 = 9u;
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let four = flat_group(group.id, group.count) * 256u + index;
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
+  let four = flat_group(workgroup.id, workgroup.count) * 256u + index;
   if four >= params.fours {
     return;
   }

@@ -175,12 +175,8 @@ fn across_lanes(place: Place, mine: array<vec4<f32>, ROWS4>, adding: bool) -> ar
 }
 
 @compute @workgroup_size(THREADS)
-fn main(
-  @builtin(workgroup_id) group: vec3<u32>,
-  @builtin(num_workgroups) groups: vec3<u32>,
-  @builtin(local_invocation_index) index: u32,
-) {
-  let flat = flat_group(group, groups);
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
+  let flat = flat_group(workgroup.id, workgroup.count);
   if flat >= params.tiles {
     return;
   }

@@ -15,8 +15,8 @@
 const TILE: u32 = 256u;
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let unit = flat_group(group.id, group.count) * 256u + index;
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
+  let unit = flat_group(workgroup.id, workgroup.count) * 256u + index;
   if unit >= params.units {
     return;
   }

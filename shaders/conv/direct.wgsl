@@ -103,8 +103,8 @@ fn write_out(place: Place, row: u32, sum: f32) {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let i = flat_group(group.id, group.count) * THREADS + lane;
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let i = flat_group(workgroup.id, workgroup.count) * THREADS + lane;
   if i >= params.tiles {
     return;
   }

@@ -23,8 +23,8 @@ fn source_of(i: u32, j: u32, height: u32, width: u32, width_out: u32, shift: u32
 }
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let flat = flat_group(group.id, group.count);
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let flat = flat_group(workgroup.id, workgroup.count);
   var numbers: array<f32, 8>;
   if flat < params.first_filters {
     let i = flat * 256u + lane;

@@ -61,8 +61,8 @@ fn write_out(tile: Tile, row: u32, column: u32, sums: vec4<f32>) {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(group: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let flat = flat_group(group.id, group.count);
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
+  let flat = flat_group(workgroup.id, workgroup.count);
   if flat >= params.tiles {
     return;
   }

@@ -20,8 +20,8 @@ fn share(place: Place, y: u32, x: u32) -> f32 {
 }
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let i = params.first + flat_group(group.id, group.count) * 256u + lane;
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let i = params.first + flat_group(workgroup.id, workgroup.count) * 256u + lane;
   if i >= params.total {
     return;
   }

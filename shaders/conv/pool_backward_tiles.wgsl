@@ -28,8 +28,8 @@ fn columns_at(x: u32) -> vec2<u32> {
 }
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let number = min(params.first + flat_group(group.id, group.count), params.total - 1u);
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let number = min(params.first + flat_group(workgroup.id, workgroup.count), params.total - 1u);
   let row_of_tiles = number / params.tiles_x;
   let image = row_of_tiles / params.tiles_y;
   let left = number % params.tiles_x * TILE_WIDTH;

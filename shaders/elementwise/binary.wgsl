@@ -13,8 +13,8 @@ fn numbers() -> u32 {
 }
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let first = flat_group(group.id, group.count) * (256u * STEPS) + lane;
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let first = flat_group(workgroup.id, workgroup.count) * (256u * STEPS) + lane;
   var at: array<vec3<u32>, STEPS>;
   var left: array<AV, STEPS>;
   var right: array<BV, STEPS>;

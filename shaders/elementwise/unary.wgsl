@@ -7,8 +7,8 @@
 @group(0) @binding(1) var<storage, read_write> y: array<YN>;
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let first = flat_group(group.id, group.count) * (256u * STEPS) + lane;
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let first = flat_group(workgroup.id, workgroup.count) * (256u * STEPS) + lane;
   var at: array<vec3<u32>, STEPS>;
   var value: array<XV, STEPS>;
   for (var s = 0u; s < STEPS; s++) {

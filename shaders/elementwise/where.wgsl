@@ -30,9 +30,9 @@ fn strided_index(index: u32) -> vec4<u32> {
 }
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let n = params.extents[1].y;
-  let first = flat_group(group.id, group.count) * (256u * STEPS) + lane;
+  let first = flat_group(workgroup.id, workgroup.count) * (256u * STEPS) + lane;
   var at: array<u32, STEPS>;
   var chosen: array<CV, STEPS>;
   var left: array<AV, STEPS>;

@@ -24,8 +24,8 @@ fn power(e: i32) -> f32 {
 }
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let i = flat_group(group.id, group.count) * 256u + lane;
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let i = flat_group(workgroup.id, workgroup.count) * 256u + lane;
   let count = params.m * params.n;
   if i >= count {
     return;

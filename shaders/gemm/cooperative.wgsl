@@ -31,17 +31,6 @@ const UNIT: u32 = select(8u, 1u, SHIFTED == 1u);
 const BINDING_C = 3u;
 @group(0) @binding(BINDING_C) var<storage, read_write> c: array<TC>;
 
-struct Tile {
-  row: u32,
-  column: u32,
-  c: u32,
-  a: Operand,
-  b: Operand,
-  // How much of k the first step takes, and how many steps there are.
-  head: u32,
-  steps: u32,
-}
-
 fn tile_of(flat: u32) -> Tile {
   let place = tile_place(flat);
   let row = place.x * TILE_M;
@@ -111,8 +100,8 @@ fn keep_b(tile: Tile, index: u32, turn: u32, group: vec4<u32>) -> vec4<u32> {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(group: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let flat = flat_group(group.id, group.count);
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
+  let flat = flat_group(workgroup.id, workgroup.count);
   if flat >= params.tiles {
     return;
   }

@@ -114,8 +114,8 @@ fn write_rows(matrix: u32, row: u32, column: u32, s: Sums) {
 }
 
 @compute @workgroup_size(ACROSS * DOWN)
-fn main(group: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let flat = flat_group(group.id, group.count);
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
+  let flat = flat_group(workgroup.id, workgroup.count);
   if flat >= params.tiles {
     return;
   }

@@ -22,8 +22,8 @@ fn exponent(magnitude: u32) -> i32 {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let line = flat_group(group.id, group.count) * LINES + lane % LINES;
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let line = flat_group(workgroup.id, workgroup.count) * LINES + lane % LINES;
   let sharer = lane / LINES;
   let lines = select(params.columns, params.rows, ROWS == 1u);
   let length = select(params.rows, params.columns, ROWS == 1u);

@@ -97,8 +97,8 @@ fn write_out(place: Place, i: u32, j: u32, sum: f32) {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(group: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let flat = flat_group(group.id, group.count);
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
+  let flat = flat_group(workgroup.id, workgroup.count);
   if flat * select(1u, THREADS, ACROSS == 0u) + select(0u, index, ACROSS == 0u) >= params.tiles {
     return;
   }

@@ -65,9 +65,9 @@ fn elements(place: Place, low: vec4<u32>, high: vec4<u32>) -> vec4<u32> {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(group: Workgroup, @builtin(local_invocation_index) index: u32) {
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
   const EACH = THREADS * VECTORS;
-  let flat = flat_group(group.id, group.count);
+  let flat = flat_group(workgroup.id, workgroup.count);
   let of_first = (params.ends[0].x + EACH - 1u) / EACH;
   let second = flat >= of_first;
   let f = select(0u, 1u, second);

@@ -42,8 +42,8 @@ fn rounded(x: f32) -> f32 {
 }
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let i = flat_group(group.id, group.count) * 256u + lane;
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let i = flat_group(workgroup.id, workgroup.count) * 256u + lane;
   let row = i / params.pairs;
   let column = i % params.pairs;
   if row >= params.rows_out {

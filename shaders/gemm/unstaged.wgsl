@@ -160,8 +160,8 @@ fn write_out(tile: Tile, index: u32, i: u32) {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(group: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let flat = flat_group(group.id, group.count);
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
+  let flat = flat_group(workgroup.id, workgroup.count);
   if flat >= params.tiles {
     return;
   }

@@ -1,14 +1,9 @@
 // A weight and a bias for each column of rows of f16 in words, which begin at any element.
 //
-// needs: params.length, params.rows_before
+// needs: lib/row_words
 
 @group(0) @binding(2) var<storage, read> weight: array<u32>;
 @group(0) @binding(3) var<storage, read> bias: array<u32>;
-
-// The column of the first element of a row's whole word.
-fn column_of(row: u32, word: u32) -> u32 {
-  return 2u * word + ((params.rows_before + row * params.length) & 1u);
-}
 
 fn weights(row: u32, column: u32) -> array<A, WIDTH> {
   let at = params.weight_offset + column_of(row, column);

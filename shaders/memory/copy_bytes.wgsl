@@ -16,9 +16,9 @@ fn load(byte: u32, last: u32) -> u32 {
 }
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let first_word = params.dst_byte / 4u;
-  let word = first_word + flat_group(group.id, group.count) * 256u + lane;
+  let word = first_word + flat_group(workgroup.id, workgroup.count) * 256u + lane;
   let end = params.dst_byte + params.bytes;
   if word * 4u >= end {
     return;

@@ -4,8 +4,8 @@
 @group(0) @binding(0) var<storage, read_write> dst: array<u32>;
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let word = params.dst_byte / 4u + flat_group(group.id, group.count) * 256u + lane;
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let word = params.dst_byte / 4u + flat_group(workgroup.id, workgroup.count) * 256u + lane;
   let end = params.dst_byte + params.bytes;
   if word * 4u >= end {
     return;

@@ -18,8 +18,8 @@ fn slot(row: u32, column: u32) -> u32 {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let place = place_of(flat_group(group.id, group.count), SIDE);
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let place = place_of(flat_group(workgroup.id, workgroup.count), SIDE);
   if !place.exists {
     return;
   }

@@ -12,8 +12,8 @@ const ACROSS = 8u;
 const SIDE = ACROSS * WIDTH;
 
 @compute @workgroup_size(64)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let place = place_of(flat_group(group.id, group.count), SIDE);
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let place = place_of(flat_group(workgroup.id, workgroup.count), SIDE);
   let row = lane / ACROSS * WIDTH;
   let column = lane % ACROSS * WIDTH;
   if place.exists && place.row + row < params.rows && place.column + column < params.columns {

@@ -1,7 +1,7 @@
 // y = (x − mean) / √(variance + eps) · weight + bias with one mean, variance, weight and bias for each
 // channel.
 //
-// needs: T, W (the type of statistics and weights), IN_PLACE, the vec of a vector
+// needs: T, W (the type of statistics and weights), lib/vectors_ahead and what it needs
 
 @group(0) @binding(0) var<storage, read> x: array<V>;
 @group(0) @binding(1) var<storage, read> mean: array<W>;
@@ -11,19 +11,10 @@
 @group(0) @binding(5) var<storage, read_write> y: array<V>;
 
 alias A = f32;
-// Vectors of an invocation.
-const AHEAD = 4u;
-
-fn fetch(i: u32) -> V {
-  if IN_PLACE == 1u {
-    return y[params.y_offset + i];
-  }
-  return x[params.x_offset + i];
-}
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let first = flat_group(group.id, group.count) * 256u * AHEAD + lane;
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let first = flat_group(workgroup.id, workgroup.count) * 256u * AHEAD + lane;
   var vectors: array<V, AHEAD>;
   for (var j = 0u; j < AHEAD; j++) {
     vectors[j] = fetch(min(first + j * 256u, params.vectors - 1u));

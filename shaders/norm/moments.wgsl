@@ -23,8 +23,8 @@ fn fetch(i: u32) -> Pair {
 }
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let number = flat_group(group.id, group.count);
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let number = flat_group(workgroup.id, workgroup.count);
   let row = number / params.parts;
   let chunk = (params.columns + params.parts - 1u) / params.parts;
   let first = number % params.parts * chunk;

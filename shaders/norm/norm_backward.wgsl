@@ -30,9 +30,9 @@ fn gradient(start: u32, column: u32) -> array<A, WIDTH> {
 }
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let row_group = params.row_group;
-  let row = flat_group(group.id, group.count) * (256u / row_group) + row_group_index(lane, row_group, 1u);
+  let row = flat_group(workgroup.id, workgroup.count) * (256u / row_group) + row_group_index(lane, row_group, 1u);
   let start = row * params.columns;
   let rank = row_group_rank(lane, row_group, 1u);
   let columns = select(0u, params.columns, row < params.rows);

@@ -15,12 +15,12 @@
 const RUN = 32u;
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let column = flat_group(group.id, group.count) * 256u + lane;
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let column = flat_group(workgroup.id, workgroup.count) * 256u + lane;
   if column >= params.columns {
     return;
   }
-  let first = group.id.z * params.chunk;
+  let first = workgroup.id.z * params.chunk;
   let end = min(first + params.chunk, params.rows);
   let n = f32(params.columns);
   var total = 0.0;
@@ -41,5 +41,5 @@ fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
       run = 0.0;
     }
   }
-  sums[params.sums_offset + group.id.z * params.columns + column] = total + run;
+  sums[params.sums_offset + workgroup.id.z * params.columns + column] = total + run;
 }

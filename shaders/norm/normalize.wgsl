@@ -80,11 +80,11 @@ fn normalize(number: u32, slot: u32, lane: u32) {
 }
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, invocation: Invocation) {
+fn main(workgroup: Workgroup, invocation: Invocation) {
   let lane = index_of(invocation);
   let abreast = 256u / params.row_group;
   let count = abreast * turns();
-  let first = flat_group(group.id, group.count) * count - rows_before();
+  let first = flat_group(workgroup.id, workgroup.count) * count - rows_before();
   let place = row_group_index(lane, params.row_group, 1u);
   for (var turn = 0u; turn < turns(); turn++) {
     let slot = turn * abreast + place;

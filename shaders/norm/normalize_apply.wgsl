@@ -13,10 +13,10 @@ const SUM_BINDING = 6u;
 const AHEAD = 4u;
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let chunk = 256u * AHEAD;
   let chunks = (params.columns + chunk - 1u) / chunk;
-  let number = flat_group(group.id, group.count);
+  let number = flat_group(workgroup.id, workgroup.count);
   let row = number / chunks;
   if row >= params.rows {
     return;

@@ -3,22 +3,13 @@
 //
 // That kernel may have left them in several parts, which every invocation joins for the slices that it meets.
 //
-// needs: T, LOG, IN_PLACE, the vec of a vector
+// needs: T, LOG, lib/vectors_ahead and what it needs
 
 @group(0) @binding(0) var<storage, read> x: array<V>;
 @group(0) @binding(1) var<storage, read> sums: array<vec2<f32>>;
 @group(0) @binding(2) var<storage, read_write> y: array<V>;
 
 alias A = f32;
-// Vectors of an invocation.
-const AHEAD = 4u;
-
-fn fetch(i: u32) -> V {
-  if IN_PLACE == 1u {
-    return y[params.y_offset + i];
-  }
-  return x[params.x_offset + i];
-}
 
 // The maximum of a slice, and what its sum does to each number.
 fn shift_and_scale(slice: u32) -> vec2<f32> {
@@ -30,8 +21,8 @@ fn shift_and_scale(slice: u32) -> vec2<f32> {
 }
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let first = flat_group(group.id, group.count) * 256u * AHEAD + lane;
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let first = flat_group(workgroup.id, workgroup.count) * 256u * AHEAD + lane;
   var vectors: array<V, AHEAD>;
   for (var j = 0u; j < AHEAD; j++) {
     vectors[j] = fetch(min(first + j * 256u, params.vectors - 1u));

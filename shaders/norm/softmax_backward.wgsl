@@ -18,10 +18,10 @@ fn gradient(i: u32) -> array<A, WIDTH> {
 }
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let row_group = params.row_group;
   let inner = params.inner;
-  let number = flat_group(group.id, group.count) * (256u / row_group) + row_group_index(lane, row_group, params.stride);
+  let number = flat_group(workgroup.id, workgroup.count) * (256u / row_group) + row_group_index(lane, row_group, params.stride);
   let start = number / inner * params.length * inner + number % inner;
   let rank = row_group_rank(lane, row_group, params.stride);
   let length = select(0u, params.length, number < params.slices);

@@ -159,8 +159,8 @@ fn lanes_reduce(op: u32, lane: u32, x: f32) -> f32 {
 }
 
 @compute @workgroup_size(LANES)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let first = flat_group(group.id, group.count) * turns() - rows_before();
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let first = flat_group(workgroup.id, workgroup.count) * turns() - rows_before();
   for (var turn = 0u; turn < turns(); turn++) {
     softmax_row(first + turn, turn, lane);
   }

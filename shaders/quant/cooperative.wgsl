@@ -30,17 +30,6 @@ const_assert TILE_K == 32u && TRANS_A == 0u && TRANS_B == 1u;
 // A place in B's part of the tile is a number: its row times this, and its group of eight weights in the row.
 const ROW = 1u << 20u;
 
-struct Tile {
-  row: u32,
-  column: u32,
-  c: u32,
-  a: Operand,
-  b: Operand,
-  // How much of k the first step takes, and how many steps there are.
-  head: u32,
-  steps: u32,
-}
-
 fn tile_of(flat: u32) -> Tile {
   let place = tile_place(flat);
   let row = place.x * TILE_M;
@@ -86,8 +75,8 @@ fn stage_packed_b(at: u32, turn: u32, group: Packed) {
 }
 
 @compute @workgroup_size(THREADS)
-fn main(group: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let flat = flat_group(group.id, group.count);
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
+  let flat = flat_group(workgroup.id, workgroup.count);
   if flat >= params.tiles {
     return;
   }

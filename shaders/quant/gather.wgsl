@@ -8,8 +8,8 @@
 @group(0) @binding(5) var<storage, read_write> output: array<OutputVector>;
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let i = flat_group(group.id, group.count) * 256u + lane;
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let i = flat_group(workgroup.id, workgroup.count) * 256u + lane;
   if i >= params.elements {
     return;
   }

@@ -25,21 +25,21 @@ fn fetch(i: u32) -> A {
 }
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let row_group = params.row_group;
   let stride = params.stride;
   let inner = params.inner;
   let rank = lane / stride % row_group;
   let in_group = lane / (row_group * stride) * stride + lane % stride;
-  let slice = flat_group(group.id, group.count) * (256u / row_group) + in_group;
+  let slice = flat_group(workgroup.id, workgroup.count) * (256u / row_group) + in_group;
   let inside = slice < params.slices;
-  let first = group.id.z * params.chunk;
+  let first = workgroup.id.z * params.chunk;
   let count = select(0u, min(params.chunk, params.length - min(first, params.length)), inside);
   let start = slice / inner * params.length * inner + slice % inner + first * inner;
 
   var before = A(0);
   if params.carried == 1u && inside {
-    before = carry[params.carry_offset + group.id.z * params.slices + slice];
+    before = carry[params.carry_offset + workgroup.id.z * params.slices + slice];
   }
   for (var tile = 0u; tile < params.chunk; tile += row_group * SHARE) {
     var sums: array<A, SHARE>;

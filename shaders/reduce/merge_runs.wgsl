@@ -12,8 +12,8 @@ fn entry(i: u32) -> vec2<u32> {
 }
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let place = flat_group(group.id, group.count) * 256u + lane;
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let place = flat_group(workgroup.id, workgroup.count) * 256u + lane;
   if place >= params.rows * params.row_kept {
     return;
   }

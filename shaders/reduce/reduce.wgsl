@@ -196,14 +196,14 @@ fn join_and_store_lanes(lane: u32, rank: u32, total: States, target_index: u32, 
 }
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let row_group = params.row_group;
   let stride = params.stride;
   // Both are powers of two, and divisions take as long as a few loads.
   let in_row_group = firstTrailingBit(row_group);
   let in_stride = firstTrailingBit(stride);
   let rank = (lane >> in_stride) & (row_group - 1u);
-  let first_output = flat_group(group.id, group.count) * (256u >> in_row_group);
+  let first_output = flat_group(workgroup.id, workgroup.count) * (256u >> in_row_group);
   let output = first_output + ((lane >> (in_row_group + in_stride)) << in_stride) + (lane & (stride - 1u));
   let inside = output < params.outputs;
 
@@ -237,24 +237,24 @@ fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
     base = (base + 1u) / 2u;
   }
   var chunk = most;
-  if group.count.z > 1u {
-    chunk = (most - 1u) / group.count.z + 1u;
+  if workgroup.count.z > 1u {
+    chunk = (most - 1u) / workgroup.count.z + 1u;
   }
-  let first = group.id.z * chunk;
+  let first = workgroup.id.z * chunk;
   let count = select(0u, min(chunk, vectors - min(first, vectors)), inside);
   var total = reduce_slice(base, skip, first, count, rank);
   if IN_WORDS == 1u && inside && rank == 0u {
-    if group.id.z == 0u && skip == 1u {
+    if workgroup.id.z == 0u && skip == 1u {
       total = with_edge(total, x[base - 1u], 1u, 0u);
     }
-    if group.id.z == group.count.z - 1u && (params.length - skip) % 2u == 1u {
+    if workgroup.id.z == workgroup.count.z - 1u && (params.length - skip) % 2u == 1u {
       total = with_edge(total, x[base + vectors], 0u, params.length - 1u);
     }
   }
 
   // The lanes of a vector are elements of one output, or outputs.
   if stride == 1u {
-    target_index += group.id.z * params.outputs;
+    target_index += workgroup.id.z * params.outputs;
     let own = joined_lanes(total);
     if row_group > 1u {
       join_and_store_row(lane, rank, own, target_index, inside);
@@ -267,7 +267,7 @@ fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
   if WIDTH > 1u {
     step = params.loops[select(params.kept - 1u, 0u, ONE_LOOP == 1u)].z / WIDTH;
   }
-  target_index += group.id.z * params.outputs * WIDTH;
+  target_index += workgroup.id.z * params.outputs * WIDTH;
   if row_group > 1u {
     join_and_store_lanes(lane, rank, total, target_index, step, inside);
     return;

@@ -14,8 +14,8 @@ var<workgroup> keys: array<u32, CHUNK>;
 var<workgroup> places: array<u32, CHUNK>;
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let number = flat_group(group.id, group.count);
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let number = flat_group(workgroup.id, workgroup.count);
   if number >= params.rows * params.chunks {
     return;
   }

@@ -77,8 +77,8 @@ fn target_of(i: u32) -> u32 {
 }
 
 @compute @workgroup_size(64)
-fn main(group: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let number = flat_group(group.id, group.count) * 64u + index;
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
+  let number = flat_group(workgroup.id, workgroup.count) * 64u + index;
   let i = number / params.blocks;
   if i >= params.count {
     return;

@@ -18,8 +18,8 @@ fn load(i: u32) -> T {
 }
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let i = flat_group(group.id, group.count) * 256u + lane;
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let i = flat_group(workgroup.id, workgroup.count) * 256u + lane;
   if i >= params.total {
     return;
   }

@@ -33,8 +33,8 @@ fn rotated(i: u32, x: u32, pair: u32) -> vec2<f32> {
 }
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let number = flat_group(group.id, group.count) * 256u + lane;
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let number = flat_group(workgroup.id, workgroup.count) * 256u + lane;
   if number >= params.total {
     return;
   }

@@ -51,8 +51,8 @@ fn uniform_number(row: u32) -> f32 {
 }
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let row = flat_group(group.id, group.count);
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let row = flat_group(workgroup.id, workgroup.count);
   if row >= params.rows {
     return;
   }

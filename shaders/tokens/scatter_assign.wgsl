@@ -8,8 +8,8 @@
 @group(0) @binding(2) var<storage, read_write> table: array<T>;
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let at = params.first + flat_group(group.id, group.count) * 256u + lane;
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let at = params.first + flat_group(workgroup.id, workgroup.count) * 256u + lane;
   if at >= params.elements {
     return;
   }

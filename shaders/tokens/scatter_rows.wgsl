@@ -11,8 +11,8 @@
 var<workgroup> hits: array<atomic<u32>, 32>;
 
 @compute @workgroup_size(256)
-fn main(group: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let start = params.first + flat_group(group.id, group.count) * 256u;
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
+  let start = params.first + flat_group(workgroup.id, workgroup.count) * 256u;
   if start >= params.elements {
     return;
   }

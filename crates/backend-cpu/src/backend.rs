@@ -1,4 +1,4 @@
-//! The contract, each operation handed to the code for it.
+//! The contract: operations go to `ops`, the rest to memory and graphs.
 
 use std::any::Any;
 
@@ -61,60 +61,7 @@ impl ComputeBackend for CpuBackend {
     }
 
     fn execute(&self, op: &'static str, command: Command<'_>) -> BackendResult<()> {
-        let memory = self.memory(op)?;
-        match command {
-            Command::Matmul(desc) => ops::matmul::matmul(memory, op, desc),
-            Command::QuantMatmul(desc) => ops::quant::quant_matmul(memory, op, desc),
-            Command::ExpertMatmul(desc) => ops::experts::expert_matmul(memory, op, desc),
-            Command::QuantGather(desc) => ops::quant::quant_gather(memory, op, desc),
-            Command::Dequantize(desc) => ops::quant::dequantize(memory, op, desc),
-            Command::QuantizeRows(desc) => ops::quantize_rows::quantize_rows(memory, op, desc),
-            Command::Attention(desc) => ops::attention::attention(memory, op, desc),
-            Command::Unary(desc) => ops::elementwise::unary(memory, op, desc),
-            Command::Binary(desc) => ops::elementwise::binary(memory, op, desc),
-            Command::Compare(desc) => ops::pointwise::compare(memory, op, desc),
-            Command::Where(desc) => ops::pointwise::where_cond(memory, op, desc),
-            Command::Clamp(desc) => ops::pointwise::clamp(memory, op, desc),
-            Command::Affine(desc) => ops::pointwise::affine(memory, op, desc),
-            Command::Copy(desc) => ops::copy::copy(memory, op, desc),
-            Command::Permute(desc) => ops::movement::permute(memory, op, desc),
-            Command::Slice(desc) => ops::movement::slice(memory, op, desc),
-            Command::Concat(desc) => ops::movement::concat(memory, op, desc),
-            Command::Pad(desc) => ops::movement::pad(memory, op, desc),
-            Command::Repeat(desc) => ops::movement::repeat(memory, op, desc),
-            Command::Reduce(desc) => ops::reduce::reduce(memory, op, desc),
-            Command::Softmax(desc) => ops::softmax::softmax(memory, op, desc),
-            Command::LayerNorm(desc) => ops::norm::layer_norm(memory, op, desc),
-            Command::RmsNorm(desc) => ops::norm::rms_norm(memory, op, desc),
-            Command::GroupNorm(desc) => ops::norm::group_norm(memory, op, desc),
-            Command::BatchNorm(desc) => ops::norm::batch_norm(memory, op, desc),
-            Command::CumSum(desc) => ops::cumsum::cumsum(memory, op, desc),
-            Command::SoftmaxBackward(desc) => ops::backward::softmax_backward(memory, op, desc),
-            Command::NormBackward(desc) => ops::backward::norm_backward(memory, op, desc),
-            Command::NormBackwardWeight(desc) => ops::backward::norm_backward_weight(memory, op, desc),
-            Command::Conv(desc) => ops::conv::conv2d(memory, op, desc),
-            Command::ConvTranspose(desc) => ops::conv::conv_transpose2d(memory, op, desc),
-            Command::ConvBackwardData(desc) => ops::conv::backward_data(memory, op, desc),
-            Command::ConvBackwardFilter(desc) => ops::conv_filter::backward_filter(memory, op, desc),
-            Command::Pool(desc) => ops::pool::pool2d(memory, op, desc),
-            Command::PoolBackward(desc) => ops::pool::pool2d_backward(memory, op, desc),
-            Command::TopK(desc) => ops::top_k::top_k(memory, op, desc),
-            Command::Sample(desc) => ops::sample::sample(memory, op, desc),
-            Command::Rope(desc) => ops::rope::rope(memory, op, desc),
-            Command::RopeAppend(desc) => ops::rope_append::rope_append(memory, op, desc),
-            Command::Gather(desc) => ops::gather::gather(memory, op, desc),
-            Command::Scatter(desc) => ops::gather::scatter(memory, op, desc),
-            Command::Random(desc) => ops::random::random(memory, op, desc),
-            Command::Fill { dst, dtype, n, value } => ops::copy::fill(memory, op, dst, dtype, n, value),
-            Command::CopyBytes { dst, src, bytes } => {
-                let operands = [
-                    Operand::bytes("dst", dst, bytes, Access::Write),
-                    Operand::bytes("src", src, bytes, Access::Read),
-                ];
-                memory.access(op, &operands, |[_, src], dst| dst.copy_from_slice(src.elements()))
-            }
-            _ => Err(self.unsupported(op)),
-        }
+        ops::execute(self.memory(op)?, op, command).unwrap_or_else(|| Err(self.unsupported(op)))
     }
 
     fn synchronize(&self) -> BackendResult<()> {

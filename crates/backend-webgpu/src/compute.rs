@@ -1,4 +1,4 @@
-//! The contract, each operation handed to its launcher.
+//! The contract: operations go to `ops`, memory and waits to the device.
 
 use std::any::Any;
 
@@ -22,53 +22,7 @@ impl ComputeBackend for WebGpuBackend {
     }
 
     fn execute(&self, op: &'static str, command: Command<'_>) -> BackendResult<()> {
-        self.call(op, |ctx, op| match command {
-            Command::Matmul(desc) => ops::matmul(ctx, op, desc),
-            Command::QuantMatmul(desc) => ops::quant_matmul(ctx, op, desc),
-            Command::ExpertMatmul(desc) => ops::expert_matmul(ctx, op, desc),
-            Command::QuantGather(desc) => ops::quant_gather(ctx, op, desc),
-            Command::Dequantize(desc) => ops::dequantize(ctx, op, desc),
-            Command::QuantizeRows(desc) => ops::quantize_rows(ctx, op, desc),
-            Command::Attention(desc) => ops::attention(ctx, op, desc),
-            Command::Unary(desc) => ops::unary(ctx, op, desc),
-            Command::Binary(desc) => ops::binary(ctx, op, desc),
-            Command::Compare(desc) => ops::compare(ctx, op, desc),
-            Command::Where(desc) => ops::where_cond(ctx, op, desc),
-            Command::Clamp(desc) => ops::clamp(ctx, op, desc),
-            Command::Affine(desc) => ops::affine(ctx, op, desc),
-            Command::Copy(desc) => ops::copy(ctx, op, desc),
-            Command::Permute(desc) => ops::permute(ctx, op, desc),
-            Command::Slice(desc) => ops::slice(ctx, op, desc),
-            Command::Concat(desc) => ops::concat(ctx, op, desc),
-            Command::Pad(desc) => ops::pad(ctx, op, desc),
-            Command::Repeat(desc) => ops::repeat(ctx, op, desc),
-            Command::Reduce(desc) => ops::reduce(ctx, op, desc),
-            Command::Softmax(desc) => ops::softmax(ctx, op, desc),
-            Command::LayerNorm(desc) => ops::layer_norm(ctx, op, desc),
-            Command::RmsNorm(desc) => ops::rms_norm(ctx, op, desc),
-            Command::GroupNorm(desc) => ops::group_norm(ctx, op, desc),
-            Command::BatchNorm(desc) => ops::batch_norm(ctx, op, desc),
-            Command::CumSum(desc) => ops::cumsum(ctx, op, desc),
-            Command::SoftmaxBackward(desc) => ops::softmax_backward(ctx, op, desc),
-            Command::NormBackward(desc) => ops::norm_backward(ctx, op, desc),
-            Command::NormBackwardWeight(desc) => ops::norm_backward_weight(ctx, op, desc),
-            Command::Conv(desc) => ops::conv2d(ctx, op, desc),
-            Command::ConvTranspose(desc) => ops::conv_transpose2d(ctx, op, desc),
-            Command::ConvBackwardData(desc) => ops::conv2d_backward_data(ctx, op, desc),
-            Command::ConvBackwardFilter(desc) => ops::conv2d_backward_filter(ctx, op, desc),
-            Command::Pool(desc) => ops::pool2d(ctx, op, desc),
-            Command::PoolBackward(desc) => ops::pool2d_backward(ctx, op, desc),
-            Command::TopK(desc) => ops::top_k(ctx, op, desc),
-            Command::Sample(desc) => ops::sample(ctx, op, desc),
-            Command::Rope(desc) => ops::rope(ctx, op, desc),
-            Command::RopeAppend(desc) => ops::rope_append(ctx, op, desc),
-            Command::Gather(desc) => ops::gather(ctx, op, desc),
-            Command::Scatter(desc) => ops::scatter(ctx, op, desc),
-            Command::Random(desc) => ops::random(ctx, op, desc),
-            Command::Fill { dst, dtype, n, value } => ops::fill(ctx, op, dst, dtype, n, value),
-            Command::CopyBytes { dst, src, bytes } => ops::copy_dtod(ctx, op, dst, src, bytes),
-            _ => Err(self.unsupported(op)),
-        })
+        self.call(op, |ctx, op| ops::execute(ctx, op, command).unwrap_or_else(|| Err(self.unsupported(op))))
     }
 
     fn synchronize(&self) -> BackendResult<()> {

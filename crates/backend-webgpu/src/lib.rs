@@ -44,6 +44,7 @@ mod device;
 mod factory;
 #[cfg(all(test, feature = "shuttle"))]
 mod interleavings;
+mod kernel_choice;
 mod kernels;
 mod memory;
 mod opened;
@@ -53,6 +54,7 @@ mod out_of_bounds;
 mod recorder;
 #[cfg(test)]
 mod rooms;
+mod sharing;
 mod sync;
 #[cfg(test)]
 mod tests;
@@ -63,6 +65,7 @@ mod tuning;
 mod unchecked;
 #[cfg(not(target_family = "wasm"))]
 mod uniformity;
+mod warm_up;
 
 /// Every variant of every kernel and what its text is composed of, for the suites that look at them without a
 /// device.

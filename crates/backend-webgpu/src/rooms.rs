@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// The rooms, each of which imports none that comes later. `compute` and what follows are the backend's own
 /// API.
-const ROOMS: [&str; 21] = [
+const ROOMS: [&str; 24] = [
     "sync",
     "unchecked",
     "device",
@@ -22,6 +22,9 @@ const ROOMS: [&str; 21] = [
     "uniformity",
     "custom",
     "backend",
+    "sharing",
+    "kernel_choice",
+    "warm_up",
     "capture",
     "compute",
     "custom_api",

@@ -12,6 +12,7 @@ mod source;
 mod tensor;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use tensor::Places;
 
@@ -51,15 +52,7 @@ impl<'a> Gguf<'a> {
         // A file without tensors may end with its header.
         let data = file.get(data_start(&cursor, &metadata)?..).unwrap_or_default();
 
-        let (mut tensors, mut places) = (BTreeMap::new(), Places::default());
-        for header in headers {
-            places.add(&header, header.range(data.len() as u64)?);
-            let (offset, name) = (header.at, header.name.clone());
-            if tensors.insert(name.clone(), header.tensor(data)?).is_some() {
-                return Err(GgufError { offset, kind: GgufErrorKind::Duplicate(name) });
-            }
-        }
-        places.check()?;
+        let tensors = by_name(headers, data.len() as u64, |header, _| header.tensor(data))?;
         Ok(Self { metadata, tensors })
     }
 
@@ -79,6 +72,26 @@ impl<'a> Gguf<'a> {
     pub fn tensors(&self) -> impl Iterator<Item = (&str, &Tensor<'a>)> {
         self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor))
     }
+}
+
+/// What `make` makes of each tensor, by its name, and of where it lies among the `size` bytes behind the header. No name
+/// comes twice, and no byte is of two tensors.
+fn by_name<T>(
+    headers: Vec<tensor::Header>,
+    size: u64,
+    make: impl Fn(tensor::Header, Range<u64>) -> Result<T, GgufError>,
+) -> Result<BTreeMap<String, T>, GgufError> {
+    let (mut tensors, mut places) = (BTreeMap::new(), Places::default());
+    for header in headers {
+        let range = header.range(size)?;
+        places.add(&header, range.clone());
+        let (offset, name) = (header.at, header.name.clone());
+        if tensors.insert(name.clone(), make(header, range)?).is_some() {
+            return Err(GgufError { offset, kind: GgufErrorKind::Duplicate(name) });
+        }
+    }
+    places.check()?;
+    Ok(tensors)
 }
 
 /// Everything before the tensors' numbers.

@@ -46,13 +46,13 @@ pub(crate) struct Layer {
 /// Queries, keys and values.
 #[derive(Debug)]
 enum Projections {
-    /// As one.
+    /// One product for all three.
     Stacked(Linear),
-    /// One by one, because queries and keys are normalised: each head's by a norm of these weights.
+    /// Three products, as queries and keys are normalised before they are rotated: each head by a norm of these weights.
     Normalised { parts: [Linear; 3], query_norm: Buffer, key_norm: Buffer },
 }
 
-/// What a pass computes with besides the weights.
+/// The operands of a forward pass besides the weights.
 pub(crate) struct Pass<'a> {
     pub(crate) backend: &'a dyn ComputeBackend,
     pub(crate) config: &'a Config,
@@ -66,9 +66,9 @@ pub(crate) struct Pass<'a> {
 #[derive(Debug)]
 pub(crate) struct Rotations {
     pub(crate) positions: usize,
-    /// Of layers that see all keys.
+    /// Tables of layers that see all keys.
     pub(crate) global: [Buffer; 2],
-    /// Of layers with a window, where they differ.
+    /// Tables of layers with a window, where they differ.
     pub(crate) window: Option<[Buffer; 2]>,
 }
 
@@ -130,7 +130,7 @@ impl Layer {
         attention.flat_map(Linear::weights_mut).chain(self.feed_forward.weights_mut())
     }
 
-    /// Adds both blocks to `activations.x`.
+    /// Adds the outputs of attention and of the feed-forward network to `activations.x`.
     pub(crate) fn forward(&self, pass: &Pass<'_>) -> BackendResult<()> {
         let Pass { backend, config, activations: a, .. } = *pass;
         let packed = |buffer: &Buffer, row| Rows::packed(buffer, a.dtype, row);
@@ -252,7 +252,7 @@ impl Projections {
         Ok(Self::Normalised { parts: [query?, key?, value?], query_norm, key_norm })
     }
 
-    /// Of the pass's `x`, normalised.
+    /// Projects the pass's `x`, normalised.
     fn forward(&self, pass: &Pass<'_>, norm: &Buffer) -> BackendResult<()> {
         let Pass { backend, config, activations: a, .. } = *pass;
         match self {

@@ -70,7 +70,7 @@ impl fmt::Debug for Recording<'_> {
     }
 }
 
-/// What a call is that can't be captured.
+/// The error of a call that can't be captured.
 const fn capturing<T>(op: &'static str) -> BackendResult<T> {
     Err(BackendError::Capturing { op })
 }

@@ -7,72 +7,10 @@ use crate::operand::{Access, Operand};
 use crate::size::{strided_extent, strides_are_injective};
 use crate::{BackendError, BackendResult, DType, checked_product};
 
-use super::{BlockTable, require_at_least, require_float, require_multiple};
-
-/// The extents of an attention.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct AttentionShape {
-    /// Number of sequences.
-    pub batch: usize,
-    /// Number of query heads.
-    pub heads: usize,
-    /// Queries in a sequence.
-    pub seq_q: usize,
-    /// Keys in a sequence.
-    pub seq_kv: usize,
-    /// Elements in a vector.
-    pub head_dim: usize,
-}
-
-/// Where the vectors of one operand lie, in elements after the handle's start: `offset + batch·b + head·h +
-/// token·t` is the start of a vector, whose `head_dim` elements are adjacent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeadLayout {
-    /// The first vector.
-    pub offset: usize,
-    /// From one batch to the next.
-    pub batch: usize,
-    /// From one head to the next.
-    pub head: usize,
-    /// From one token to the next.
-    pub token: usize,
-}
-
-/// Terms added to the scaled scores before the softmax, or with [`mask_dtype`](AttentionDesc::mask_dtype)
-/// u32 which keys are seen: row `(b, h, i)` starts `batch·b + head·h + query·i` elements after the handle's
-/// start and has `seq_kv` adjacent elements. A stride of 0 shares rows. A number of −∞, or a u32 of 0, hides
-/// a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AttentionMask {
-    /// Handle of the memory, of [`mask_dtype`](AttentionDesc::mask_dtype).
-    pub ptr: u64,
-    /// Elements from one batch to the next.
-    pub batch_stride: usize,
-    /// Elements from one head to the next.
-    pub head_stride: usize,
-    /// Elements from one query to the next.
-    pub query_stride: usize,
-}
-
-/// At which key a query stands: what a causal mask and a window count from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum AttentionAlignment {
-    /// The last query at the last of the `seq_kv` keys: position `query + seq_kv − seq_q`.
-    #[default]
-    BottomRight,
-    /// The first query at the first key: position `query`, as PyTorch's `is_causal` has it.
-    TopLeft,
-    /// The last query at the last real key of its sequence: position `query + min(key_lengths[b], seq_kv) −
-    /// seq_q`, so that a cache's capacity doesn't matter. Without key lengths this is
-    /// [`BottomRight`](Self::BottomRight).
-    KeyLengths,
-}
-
-impl AttentionAlignment {
-    /// Every alignment.
-    pub const ALL: [Self; 3] = [Self::BottomRight, Self::TopLeft, Self::KeyLengths];
-}
+use super::{
+    AttentionAlignment, AttentionMask, AttentionShape, BlockTable, HeadLayout, require_at_least,
+    require_float, require_multiple,
+};
 
 /// `O = softmax(cap(scale · Q·Kᵀ) + mask) · V` for each batch and head, where `cap(s) = c·tanh(s/c)` with a
 /// softcap c and s without.
@@ -316,12 +254,7 @@ impl AttentionDesc {
     /// refuses.
     #[must_use]
     pub fn layouts(&self) -> [HeadLayout; 4] {
-        let packed = |heads: usize, seq: usize, dim: usize| HeadLayout {
-            offset: 0,
-            batch: heads.saturating_mul(seq).saturating_mul(dim),
-            head: seq.saturating_mul(dim),
-            token: dim,
-        };
+        let packed = HeadLayout::packed;
         let [_, positions] = self.kv_extents();
         [
             self.q_layout.unwrap_or(packed(self.heads, self.seq_q, self.head_dim)),
@@ -376,16 +309,13 @@ impl AttentionDesc {
 
         let [q, k, v, o] = self.layouts();
         let empty = [self.batch, self.heads, self.seq_q, self.head_dim, self.v_head_dim].contains(&0);
-        let dims = |[batch, heads, seq]: [usize; 3], strides: HeadLayout, dim| {
-            [(batch, strides.batch), (heads, strides.head), (seq, strides.token), (dim, 1)]
-        };
         let queries = [self.batch, self.heads, self.seq_q];
         // A pool in which no sequence has a key isn't touched.
         let [blocks, positions] = self.kv_extents();
         let keys = [blocks, self.kv_heads, if self.seq_kv > 0 { positions } else { 0 }];
-        let q_dims = dims(queries, q, self.head_dim);
-        let k_dims = dims(keys, k, self.head_dim);
-        let v_dims = dims(keys, v, self.v_head_dim);
+        let q_dims = q.dims(queries, self.head_dim);
+        let k_dims = k.dims(keys, self.head_dim);
+        let v_dims = v.dims(keys, self.v_head_dim);
         let operand = |arg, ptr, dtype, offset, dims: [(usize, usize); 4], access| {
             let elements = strided_extent(op, arg, dims.into_iter())?;
             Operand::new(op, arg, ptr, dtype, if empty { 0 } else { elements }, access)?
@@ -396,7 +326,7 @@ impl AttentionDesc {
             let reach = if empty { 0 } else { elements };
             Operand::kv(op, arg, (ptr, self.kv_format), offset, reach, Access::Read)
         };
-        let o_dims = dims(queries, o, self.v_head_dim);
+        let o_dims = o.dims(queries, self.v_head_dim);
         if !empty && !strides_are_injective(&mut o_dims.clone()) {
             return Err(BackendError::Overlap { op, a: "o", b: "o" });
         }

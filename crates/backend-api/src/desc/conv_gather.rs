@@ -1,11 +1,11 @@
-//! Convolutions and their transpositions as one thing: results that gather what they are made of.
+//! Convolutions and their transpositions as gathers: each result sums elements of a source times taps of a filter.
 
 use crate::BackendResult;
 
 use super::conv::ConvShape;
 use super::image::ImageLayout;
 
-/// Along one axis: which position of the source meets a tap of the filter at a position of the result.
+/// One axis of a gather: which position of the source meets a tap of the filter at a position of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GatherAxis {
     /// The convolution's stride; 1 where it is never taken.
@@ -37,8 +37,8 @@ impl GatherAxis {
     }
 }
 
-/// `result[n, g·filters + f, y, x] = Σ source[n, g·channels + c, y', x'] · factor[g, f, c, r, s]`: a
-/// convolution, or a transposed one, whose factors are the filters with channels exchanged.
+/// `result[n, g·filters + f, y, x] = Σ source[n, g·channels + c, y', x'] · filter[g, f, c, r, s]`: a
+/// convolution, or a transposed one, whose filters have their channels exchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConvGather {

@@ -14,9 +14,9 @@ use super::tensor::{Loop, TensorDesc};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CopyDesc<'a> {
-    /// Read.
+    /// Source tensor.
     pub src: TensorDesc<'a>,
-    /// Written.
+    /// Destination tensor.
     pub dst: TensorDesc<'a>,
 }
 

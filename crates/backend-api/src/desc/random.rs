@@ -14,7 +14,7 @@ pub enum Distribution {
     Uniform {
         /// The smallest number.
         low: f64,
-        /// What all numbers are below, before rounding.
+        /// The upper bound, which numbers are below before they are rounded.
         high: f64,
     },
     /// `mean + std · z` with z normally distributed.
@@ -47,7 +47,7 @@ pub struct RandomDesc {
     pub output: u64,
     /// Its element type, floating-point.
     pub dtype: DType,
-    /// How many.
+    /// Number of elements.
     pub n: usize,
     /// Which stream.
     pub seed: u64,

@@ -146,12 +146,7 @@ impl RopeDesc {
     /// refuses.
     #[must_use]
     pub fn layouts(&self) -> [HeadLayout; 2] {
-        let packed = HeadLayout {
-            offset: 0,
-            batch: self.heads.saturating_mul(self.seq).saturating_mul(self.head_dim),
-            head: self.seq.saturating_mul(self.head_dim),
-            token: self.head_dim,
-        };
+        let packed = HeadLayout::packed(self.heads, self.seq, self.head_dim);
         [self.input_layout.unwrap_or(packed), self.output_layout.unwrap_or(packed)]
     }
 
@@ -171,9 +166,7 @@ impl RopeDesc {
         }
 
         let [input, output] = self.layouts();
-        let dims = |s: HeadLayout| {
-            [(self.batch, s.batch), (self.heads, s.head), (self.seq, s.token), (self.head_dim, 1)]
-        };
+        let dims = |layout: HeadLayout| layout.dims([self.batch, self.heads, self.seq], self.head_dim);
         if !strides_are_injective(&mut dims(output)) {
             return Err(BackendError::Overlap { op, a: "output", b: "output" });
         }

@@ -23,6 +23,19 @@ pub(crate) fn copy(memory: &Memory, op: &'static str, desc: &CopyDesc<'_>) -> Ba
     })
 }
 
+/// `dst = src`, byte by byte.
+pub(crate) fn copy_bytes(
+    memory: &Memory,
+    op: &'static str,
+    dst: u64,
+    src: u64,
+    bytes: usize,
+) -> BackendResult<()> {
+    let operands =
+        [Operand::bytes("dst", dst, bytes, Access::Write), Operand::bytes("src", src, bytes, Access::Read)];
+    memory.access(op, &operands, |[_, src], dst| dst.copy_from_slice(src.elements()))
+}
+
 /// Copies what `loops` walk, converted.
 pub(super) fn convert_part(loops: Vec<Loop<2>>, types: [DType; 2], src: Input<'_>, dst: &mut [u8]) {
     let elements: usize = loops.iter().map(|&(extent, _)| extent).product();

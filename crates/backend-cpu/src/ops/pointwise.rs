@@ -2,7 +2,7 @@
 
 use backend_api::desc::{AffineDesc, BinaryDesc, ClampDesc, CompareDesc, UnaryDesc, Value, WhereDesc};
 use backend_api::support::Loop;
-use backend_api::{BackendResult, BinaryOp, CompareOp, DType, UnaryOp};
+use backend_api::{BackendResult, BinaryOp, DType, UnaryOp};
 use bytemuck::{Pod, cast_slice_mut};
 use half::f16;
 
@@ -126,19 +126,6 @@ ordered! {
     f16 as f32: |x, min, max| Self::from_f32(x.to_f32().clamped(min.to_f32(), max.to_f32()))
 }
 
-fn holds<K: PartialOrd>(op: CompareOp, a: K, b: K) -> bool {
-    match op {
-        CompareOp::Eq => a == b,
-        CompareOp::Ne => a != b,
-        CompareOp::Lt => a < b,
-        CompareOp::Le => a <= b,
-        CompareOp::Gt => a > b,
-        CompareOp::Ge => a >= b,
-        // The enum may grow; what is unknown here doesn't hold.
-        _ => false,
-    }
-}
-
 /// `output = a op b`.
 pub(crate) fn compare(memory: &Memory, op: &'static str, desc: &CompareDesc<'_>) -> BackendResult<()> {
     let (operands, loops) = desc.operands(op)?;
@@ -146,7 +133,7 @@ pub(crate) fn compare(memory: &Memory, op: &'static str, desc: &CompareDesc<'_>)
         with_type!(desc.dtype(), T => {
             let [a, b] = [(a, desc.a), (b, desc.b)].map(|(input, value)| Source::<T, _>::new(input, value, Number::from_f64_exact));
             each(loops, output, |at, y: &mut u32| {
-                *y = u32::from(holds(desc.op, a.key(at[0]), b.key(at[1])));
+                *y = u32::from(desc.op.holds(a.key(at[0]), b.key(at[1])));
             });
         });
     })

@@ -15,7 +15,7 @@ use backend_api::{BackendError, BackendResult, DeviceKind, MemoryStats};
 use crate::cache::Cache;
 use crate::device::{GlLock, Gpu, LastHandle, Progress, Witness, guarded};
 use crate::kernels::{Kernel, MAX_IMMEDIATES, Pipelines, Target, Variant};
-use crate::memory::{Allocation, Block, DeviceSlice, Memory, Use};
+use crate::memory::{Allocation, Block, DeviceSlice, Memory, Pool, Use};
 pub(crate) use crate::recorder::MAX_GROUPS;
 use crate::recorder::{
     BindingLimits, Command, Deadline, Graph, Recorder, Signal, Submitter, Then, Waits, Window,
@@ -74,7 +74,7 @@ impl Context {
         let capacity = device_memory(&gpu.adapter);
         #[cfg(target_family = "wasm")]
         let capacity = None;
-        let memory = Memory::new(device, capacity, &progress, &has_dropped);
+        let memory = Memory::new(Pool::new(device, capacity, &progress, &has_dropped));
         let pipelines = Pipelines::new(device, target, gpu.takes_spirv);
         let recorder = Recorder::new(device, &submitter, pipelines.params_layout(), &has_dropped);
         Ok(Self {

@@ -109,6 +109,8 @@ libs! {
     SORT_FROM_U32 = "sort_from_u32" needs [SORT_KEY],
     /// What kernels on cooperative matrices share.
     FRAGMENTS = "fragments" needs [HALVES],
+    /// A tile of C with its operands, of kernels on cooperative matrices.
+    OPERAND_TILE = "operand_tile" needs [FRAGMENTS],
     /// The elements of cooperative matrices, for devices that take SPIR-V.
     FRAGMENT_ELEMENTS = "fragment_elements" needs [HALVES],
     /// How products on cooperative matrices write their results: by way of workgroup memory, or from registers.
@@ -129,6 +131,8 @@ libs! {
     VEC_2 = "vec_2",
     VEC_4 = "vec_4",
     VEC_8 = "vec_8",
+    /// Vectors that are fetched ahead; for any of the vector widths.
+    VECTORS_AHEAD = "vectors_ahead",
     /// Rows of vectors: of whole ones, or of words of f16 that two rows may share; for any of the vector widths.
     ROWS_WHOLE = "rows_whole",
     ROWS_HALVES = "rows_halves",
@@ -246,10 +250,12 @@ libs! {
     /// The elements of normalised rows that share a word with another row, or that none does.
     NORM_EDGES = "norm_edges" needs [NORM_ROW],
     NORM_NO_EDGES = "norm_no_edges" needs [NORM_ROW],
+    /// Rows of f16 in words.
+    ROW_WORDS = "row_words",
     /// The weights of a normalisation.
     WEIGHTS_COLUMN = "weights_column",
     WEIGHTS_COLUMN_F32 = "weights_column_f32",
-    WEIGHTS_COLUMN_HALVES = "weights_column_halves",
-    WEIGHTS_COLUMN_HALVES_F32 = "weights_column_halves_f32",
+    WEIGHTS_COLUMN_HALVES = "weights_column_halves" needs [ROW_WORDS],
+    WEIGHTS_COLUMN_HALVES_F32 = "weights_column_halves_f32" needs [ROW_WORDS],
     WEIGHTS_CHANNEL = "weights_channel",
 }

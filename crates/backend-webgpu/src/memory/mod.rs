@@ -15,9 +15,7 @@ pub(crate) use block::{Block, BufferId, Piece, Storage, are_cut};
 pub(crate) use pool::{Allocation, Pool};
 use shared::SharedBuffers;
 
-use crate::device::Progress;
 use crate::sync::Mutex;
-use crate::sync::atomic::AtomicBool;
 
 /// A part of device memory, as an operand names it.
 pub(crate) type DeviceSlice = Slice<Block>;
@@ -31,17 +29,8 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub(crate) fn new(
-        device: &wgpu::Device,
-        capacity: Option<u64>,
-        progress: &Arc<Progress>,
-        has_dropped: &Arc<AtomicBool>,
-    ) -> Self {
-        Self {
-            handles: Mutex::default(),
-            shared: Mutex::default(),
-            pool: Arc::new(Pool::new(device, capacity, progress, has_dropped)),
-        }
+    pub(crate) fn new(pool: Pool) -> Self {
+        Self { handles: Mutex::default(), shared: Mutex::default(), pool: Arc::new(pool) }
     }
 
     /// Gives a handle to the first `bytes` of a block.

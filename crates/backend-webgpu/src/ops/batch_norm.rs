@@ -12,7 +12,7 @@ use crate::ops::op_context::{OpContext, dim, linear_grid};
 constants! { struct Constants { in_place: bool } }
 
 static BATCH_NORM: KernelSource = kernel!(
-    "norm/batch_norm", libs: [GRID],
+    "norm/batch_norm", libs: [GRID, VECTORS_AHEAD],
     types: ["T", "W"], constants: Constants, reads: 5, writes: 1, params: Params,
 );
 

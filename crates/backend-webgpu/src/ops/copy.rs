@@ -4,7 +4,8 @@ use backend_api::desc::{CopyDesc, MAX_RANK};
 use backend_api::support::Loop;
 use backend_api::{BackendResult, DType};
 
-use super::shared::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
+use super::shared::stretch::Stretch;
+use super::shared::strided_loops::{Shape, StridedLoops, shapes_of};
 use super::transpose::Transpose;
 use crate::kernels::libs::{CONVERT, CONVERT_F16, GRID, STRIDED};
 use crate::kernels::{Function, KernelSource, Origin, Variant, constants, kernel, params};
@@ -123,34 +124,24 @@ fn launch(
     [input, output]: [&Window; 2],
 ) -> BackendResult<()> {
     let whole = Stretch { loops, windows: [input.clone(), output.clone()] };
-    whole.launch_parts(ctx, op, [false; 2], |loops, windows| {
-        launch_part(ctx, op, types, loops.to_vec(), windows.each_ref())
+    whole.launch_parts(ctx, op, [false; 2], |loops, [input, output]| {
+        if types[0] == types[1]
+            && let Some(transpose) = Transpose::plan(loops)
+            && transpose.is_worthwhile(ctx, types[0], [input, output])
+        {
+            return transpose.launch(ctx, op, types[0], [input, output]);
+        }
+        for strided in StridedLoops::plan_gathering(loops.to_vec(), [input.offset, output.offset], &types) {
+            let params = Params {
+                n: strided.count(op)?,
+                rank: strided.loops.len() as u32,
+                src: strided.starts[0],
+                dst: strided.starts[1],
+                loops: strided.packed(op)?,
+            };
+            let variant = variant(types, strided.shape, strided.origin(0, false));
+            ctx.launch(op, &variant, &[input], output, &params, strided.grid(op)?)?;
+        }
+        Ok(())
     })
-}
-
-fn launch_part(
-    ctx: &OpContext,
-    op: &'static str,
-    types: [DType; 2],
-    loops: Vec<Loop<2>>,
-    [input, output]: [&Window; 2],
-) -> BackendResult<()> {
-    if types[0] == types[1]
-        && let Some(transpose) = Transpose::plan(&loops)
-        && transpose.is_worthwhile(ctx, types[0], [input, output])
-    {
-        return transpose.launch(ctx, op, types[0], [input, output]);
-    }
-    for strided in StridedLoops::plan_gathering(loops, [input.offset, output.offset], &types) {
-        let params = Params {
-            n: strided.count(op)?,
-            rank: strided.loops.len() as u32,
-            src: strided.starts[0],
-            dst: strided.starts[1],
-            loops: strided.packed(op)?,
-        };
-        let variant = variant(types, strided.shape, strided.origin(0, false));
-        ctx.launch(op, &variant, &[input], output, &params, strided.grid(op)?)?;
-    }
-    Ok(())
 }

@@ -45,51 +45,78 @@ mod top_k;
 mod transpose;
 mod where_cond;
 
-pub(crate) use attention::{KernelOverride as AttentionOverride, attention, explain_attention};
-pub(crate) use backward::{norm_backward, norm_backward_weight, softmax_backward};
-pub(crate) use batch_norm::batch_norm;
-pub(crate) use binary::{binary, compare};
+pub(crate) use attention::{KernelOverride as AttentionOverride, explain_attention};
 pub(crate) use capture::Capture;
-pub(crate) use conv::{
-    KernelOverride as ConvOverride, conv_transpose2d, conv2d, conv2d_backward_data, conv2d_backward_filter,
-    explain_conv,
-};
-pub(crate) use copy::copy;
+pub(crate) use conv::{KernelOverride as ConvOverride, explain_conv};
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use copy_bytes::copy_bytes;
-pub(crate) use copy_bytes::{copy_dtod, copy_htod};
-pub(crate) use cumsum::cumsum;
-pub(crate) use elementwise::{affine, clamp, unary};
+pub(crate) use copy_bytes::copy_htod;
+pub(crate) use fill::alloc_zeroed;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use fill::zero_bytes;
-pub(crate) use fill::{alloc_zeroed, fill};
-pub(crate) use gather::gather;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use matmul::tune_matmul;
 pub(crate) use matmul::{Conflict, KernelOverride as MatmulOverride, Tuning, explain_matmul, matmul};
-pub(crate) use movement::{concat, pad, permute, repeat, slice};
-pub(crate) use norm::{group_norm, layer_norm, rms_norm};
 pub(crate) use op_context::{OpContext, State};
-pub(crate) use pool::{pool2d, pool2d_backward};
-pub(crate) use quant::{
-    KernelOverride as QuantMatmulOverride, dequantize, expert_matmul, explain_quant_matmul, quant_gather,
-    quant_matmul,
-};
-pub(crate) use quantize_rows::quantize_rows;
-pub(crate) use random::random;
-pub(crate) use reduce::reduce;
-pub(crate) use rope::rope;
-pub(crate) use rope_append::rope_append;
-pub(crate) use sample::sample;
-pub(crate) use scatter::scatter;
+pub(crate) use quant::{KernelOverride as QuantMatmulOverride, explain_quant_matmul};
 pub(crate) use shared::verdicts::SelfTests;
-pub(crate) use softmax::softmax;
-pub(crate) use top_k::top_k;
-pub(crate) use where_cond::where_cond;
+
+use backend_api::{BackendResult, Command};
 
 #[cfg(feature = "test-hooks")]
 use crate::kernels::KernelSource;
 use crate::kernels::Variant;
+
+/// Hands a command to its launcher; `None` for one that has none.
+pub(crate) fn execute(ctx: &OpContext, op: &'static str, command: Command<'_>) -> Option<BackendResult<()>> {
+    Some(match command {
+        Command::Matmul(desc) => matmul::matmul(ctx, op, desc),
+        Command::QuantMatmul(desc) => quant::quant_matmul(ctx, op, desc),
+        Command::ExpertMatmul(desc) => quant::expert_matmul(ctx, op, desc),
+        Command::QuantGather(desc) => quant::quant_gather(ctx, op, desc),
+        Command::Dequantize(desc) => quant::dequantize(ctx, op, desc),
+        Command::QuantizeRows(desc) => quantize_rows::quantize_rows(ctx, op, desc),
+        Command::Attention(desc) => attention::attention(ctx, op, desc),
+        Command::Unary(desc) => elementwise::unary(ctx, op, desc),
+        Command::Binary(desc) => binary::binary(ctx, op, desc),
+        Command::Compare(desc) => binary::compare(ctx, op, desc),
+        Command::Where(desc) => where_cond::where_cond(ctx, op, desc),
+        Command::Clamp(desc) => elementwise::clamp(ctx, op, desc),
+        Command::Affine(desc) => elementwise::affine(ctx, op, desc),
+        Command::Copy(desc) => copy::copy(ctx, op, desc),
+        Command::Permute(desc) => movement::permute(ctx, op, desc),
+        Command::Slice(desc) => movement::slice(ctx, op, desc),
+        Command::Concat(desc) => movement::concat(ctx, op, desc),
+        Command::Pad(desc) => movement::pad(ctx, op, desc),
+        Command::Repeat(desc) => movement::repeat(ctx, op, desc),
+        Command::Reduce(desc) => reduce::reduce(ctx, op, desc),
+        Command::Softmax(desc) => softmax::softmax(ctx, op, desc),
+        Command::LayerNorm(desc) => norm::layer_norm(ctx, op, desc),
+        Command::RmsNorm(desc) => norm::rms_norm(ctx, op, desc),
+        Command::GroupNorm(desc) => norm::group_norm(ctx, op, desc),
+        Command::BatchNorm(desc) => batch_norm::batch_norm(ctx, op, desc),
+        Command::CumSum(desc) => cumsum::cumsum(ctx, op, desc),
+        Command::SoftmaxBackward(desc) => backward::softmax_backward(ctx, op, desc),
+        Command::NormBackward(desc) => backward::norm_backward(ctx, op, desc),
+        Command::NormBackwardWeight(desc) => backward::norm_backward_weight(ctx, op, desc),
+        Command::Conv(desc) => conv::conv2d(ctx, op, desc),
+        Command::ConvTranspose(desc) => conv::conv_transpose2d(ctx, op, desc),
+        Command::ConvBackwardData(desc) => conv::conv2d_backward_data(ctx, op, desc),
+        Command::ConvBackwardFilter(desc) => conv::conv2d_backward_filter(ctx, op, desc),
+        Command::Pool(desc) => pool::pool2d(ctx, op, desc),
+        Command::PoolBackward(desc) => pool::pool2d_backward(ctx, op, desc),
+        Command::TopK(desc) => top_k::top_k(ctx, op, desc),
+        Command::Sample(desc) => sample::sample(ctx, op, desc),
+        Command::Rope(desc) => rope::rope(ctx, op, desc),
+        Command::RopeAppend(desc) => rope_append::rope_append(ctx, op, desc),
+        Command::Gather(desc) => gather::gather(ctx, op, desc),
+        Command::Scatter(desc) => scatter::scatter(ctx, op, desc),
+        Command::Random(desc) => random::random(ctx, op, desc),
+        Command::Fill { dst, dtype, n, value } => fill::fill(ctx, op, dst, dtype, n, value),
+        Command::CopyBytes { dst, src, bytes } => copy_bytes::copy_dtod(ctx, op, dst, src, bytes),
+        _ => return None,
+    })
+}
 
 /// Every variant that the launchers can ask for.
 #[cfg_attr(not(feature = "test-hooks"), allow(dead_code, reason = "for suites"))]

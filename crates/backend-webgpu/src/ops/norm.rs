@@ -32,15 +32,8 @@ pub(crate) fn layer_norm(ctx: &OpContext, op: &'static str, desc: &LayerNormDesc
     let [Some(x), Some(y), weight, bias, residual, sum] = ctx.resolve(op, &operands)? else {
         return Ok(());
     };
-    let call = Call {
-        dtype: desc.dtype,
-        weight_dtype: desc.weight_dtype,
-        rows: desc.rows,
-        columns: desc.columns,
-        eps: desc.eps,
-        centred: true,
-        channels: None,
-    };
+    let &LayerNormDesc { dtype, weight_dtype, rows, columns, eps, .. } = desc;
+    let call = Call { dtype, weight_dtype, rows, columns, eps, centred: true, channels: None };
     call.run(ctx, op, Slices { x, y, residual, sum, weight, bias })
 }
 
@@ -50,15 +43,8 @@ pub(crate) fn rms_norm(ctx: &OpContext, op: &'static str, desc: &RmsNormDesc) ->
     let [Some(x), Some(y), weight, residual, sum] = ctx.resolve(op, &operands)? else {
         return Ok(());
     };
-    let call = Call {
-        dtype: desc.dtype,
-        weight_dtype: desc.weight_dtype,
-        rows: desc.rows,
-        columns: desc.columns,
-        eps: desc.eps,
-        centred: false,
-        channels: None,
-    };
+    let &RmsNormDesc { dtype, weight_dtype, rows, columns, eps, .. } = desc;
+    let call = Call { dtype, weight_dtype, rows, columns, eps, centred: false, channels: None };
     call.run(ctx, op, Slices { x, y, residual, sum, weight, bias: None })
 }
 

@@ -116,7 +116,7 @@ mod tests {
         let before = backend.memory_stats().scratch;
         let call = backend.context("test").unwrap();
         let desc = TopKDesc::new(DType::F32, x, y, ROWS, COLUMNS, COLUMNS);
-        super::super::top_k(&call.context, "top_k", &desc).unwrap();
+        super::super::top_k::top_k(&call.context, "top_k", &desc).unwrap();
         let held = backend.memory_stats().scratch - before;
         assert!(held <= sorts[0] / 6, "eight parts have {held} bytes, the whole has {}", sorts[0]);
         call.context.commit("top_k").unwrap();

@@ -30,7 +30,7 @@ static SOFTMAX: KernelSource = SOFTMAX_ROWS;
 static SOFTMAX_SHUFFLED: KernelSource = KernelSource { subgroups: true, ..SOFTMAX_ROWS };
 
 static SOFTMAX_APPLY: KernelSource = kernel!(
-    "norm/softmax_apply", libs: [GRID, EXP_BELOW, EXPONENTIALS, SOFTMAX_SCALE],
+    "norm/softmax_apply", libs: [GRID, VECTORS_AHEAD, EXP_BELOW, EXPONENTIALS, SOFTMAX_SCALE],
     types: ["T"], constants: Constants, reads: 2, writes: 1, params: ApplyParams,
 );
 

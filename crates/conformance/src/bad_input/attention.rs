@@ -70,7 +70,7 @@ fn attention() -> Operation {
         ("seq_kv 2^32", TOO_SMALL, |s| *s = [1, 1, 1, 1 << 32, 1]),
         ("seq_q 2^32", TOO_SMALL, |s| *s = [1, 1, 1 << 32, 1, 1]),
     ];
-    Operation::new(op, slots, 1.0, |b, h| positional(b, h, &GOOD)).broken(|_| GOOD, positional, changes)
+    Operation::of(op, slots, 1.0, |_| GOOD, positional, changes)
 }
 
 fn grouped(element: DType, h: &Handles) -> AttentionDesc {
@@ -86,6 +86,12 @@ fn grouped(element: DType, h: &Handles) -> AttentionDesc {
     desc.mask = Some(AttentionMask { ptr: h[4], batch_stride: 15, head_stride: 0, query_stride: 5 });
     desc.key_lengths = Some(h[5]);
     desc
+}
+
+/// From one batch, head and token to the next.
+#[allow(clippy::unnecessary_wraps, reason = "as descriptors have it")]
+pub(super) const fn layout(batch: usize, head: usize, token: usize) -> Option<HeadLayout> {
+    Some(HeadLayout { offset: 0, batch, head, token })
 }
 
 fn attention_ext(element: DType) -> Operation {
@@ -113,29 +119,21 @@ fn attention_ext(element: DType) -> Operation {
         ("keys of i32", dtype(op, "kv_format", DType::I32), |d| d.kv_format = DType::I32.into()),
         ("more key heads than there are", too_small(op, "k", 120 * bytes, 240 * bytes), |d| d.kv_heads = 4),
         ("a query head pair too many", TOO_SMALL, |d| d.heads = 6),
-        ("output tokens at one place", overlap(op, "o", "o"), |d| {
-            d.o_layout = Some(HeadLayout { offset: 0, batch: 72, head: 18, token: 0 });
-        }),
-        ("output tokens overlapping", overlap(op, "o", "o"), |d| {
-            d.o_layout = Some(HeadLayout { offset: 0, batch: 72, head: 18, token: 5 });
-        }),
-        ("output heads overlapping", overlap(op, "o", "o"), |d| {
-            d.o_layout = Some(HeadLayout { offset: 0, batch: 72, head: 17, token: 6 });
-        }),
-        ("output batches at one place", overlap(op, "o", "o"), |d| {
-            d.o_layout = Some(HeadLayout { offset: 0, batch: 0, head: 18, token: 6 });
-        }),
+        ("output tokens at one place", overlap(op, "o", "o"), |d| d.o_layout = layout(72, 18, 0)),
+        ("output tokens overlapping", overlap(op, "o", "o"), |d| d.o_layout = layout(72, 18, 5)),
+        ("output heads overlapping", overlap(op, "o", "o"), |d| d.o_layout = layout(72, 17, 6)),
+        ("output batches at one place", overlap(op, "o", "o"), |d| d.o_layout = layout(0, 18, 6)),
         ("queries beyond their end", too_small(op, "q", 144 * bytes, 145 * bytes), |d| {
-            d.q_layout = Some(HeadLayout { offset: 0, batch: 73, head: 18, token: 6 });
+            d.q_layout = layout(73, 18, 6);
         }),
         ("keys beyond their end", too_small(op, "k", 120 * bytes, 124 * bytes), |d| {
-            d.k_layout = Some(HeadLayout { offset: 0, batch: 60, head: 30, token: 7 });
+            d.k_layout = layout(60, 30, 7);
         }),
         ("values beyond their end", too_small(op, "v", 120 * bytes, 121 * bytes), |d| {
-            d.v_layout = Some(HeadLayout { offset: 0, batch: 60, head: 31, token: 6 });
+            d.v_layout = layout(60, 31, 6);
         }),
         ("outputs beyond their end", too_small(op, "o", 144 * bytes, 150 * bytes), |d| {
-            d.o_layout = Some(HeadLayout { offset: 0, batch: 78, head: 18, token: 6 });
+            d.o_layout = layout(78, 18, 6);
         }),
         ("mask heads beyond its end", TOO_SMALL, |d| {
             d.mask = d.mask.map(|mask| AttentionMask { head_stride: 15, ..mask });
@@ -146,18 +144,10 @@ fn attention_ext(element: DType) -> Operation {
         ("a mask stride of usize::MAX", OVERFLOW, |d| {
             d.mask = d.mask.map(|mask| AttentionMask { query_stride: usize::MAX, ..mask });
         }),
-        ("a query stride of usize::MAX", OVERFLOW, |d| {
-            d.q_layout = Some(HeadLayout { offset: 0, batch: usize::MAX, head: 18, token: 6 });
-        }),
-        ("a key stride of usize::MAX", OVERFLOW, |d| {
-            d.k_layout = Some(HeadLayout { offset: 0, batch: 60, head: usize::MAX, token: 6 });
-        }),
-        ("a value stride of half the range", OVERFLOW, |d| {
-            d.v_layout = Some(HeadLayout { offset: 0, batch: 60, head: 30, token: HALF });
-        }),
-        ("an output stride of usize::MAX", OVERFLOW, |d| {
-            d.o_layout = Some(HeadLayout { offset: 0, batch: usize::MAX, head: 18, token: 6 });
-        }),
+        ("a query stride of usize::MAX", OVERFLOW, |d| d.q_layout = layout(usize::MAX, 18, 6)),
+        ("a key stride of usize::MAX", OVERFLOW, |d| d.k_layout = layout(60, usize::MAX, 6)),
+        ("a value stride of half the range", OVERFLOW, |d| d.v_layout = layout(60, 30, HALF)),
+        ("an output stride of usize::MAX", OVERFLOW, |d| d.o_layout = layout(usize::MAX, 18, 6)),
         ("batch usize::MAX", OVERFLOW, |d| d.batch = usize::MAX),
         ("2^40 keys of 2^40", OVERFLOW, |d| {
             (d.seq_kv, d.head_dim) = (HUGE, HUGE);
@@ -166,11 +156,8 @@ fn attention_ext(element: DType) -> Operation {
             (d.heads, d.seq_q) = (HUGE, HUGE);
         }),
     ];
-    Operation::new(op, slots, 1.0, move |b, h| b.attention_ext(&grouped(element, h))).variant(element).broken(
-        move |h| grouped(element, h),
-        |b, _, d| b.attention_ext(d),
-        changes,
-    )
+    Operation::of(op, slots, 1.0, move |h| grouped(element, h), |b, _, d| b.attention_ext(d), changes)
+        .variant(element)
 }
 
 /// Queries of f32 and keys of f16, a softcap, and a window of one key, whose score and so log-sum-exp are 1.
@@ -216,11 +203,7 @@ fn options() -> Operation {
         ("sinks in the output", overlap(op, "o", "sinks"), |d| d.sinks = Some(d.o)),
         ("sinks in no memory", Expect::Kind(ErrorKind::InvalidHandle), |d| d.sinks = Some(0)),
     ];
-    Operation::new(op, slots, 1.0, move |b, h| b.attention_ext(&good(h))).variant("with every option").broken(
-        good,
-        |b, _, d| b.attention_ext(d),
-        changes,
-    )
+    Operation::of(op, slots, 1.0, good, |b, _, d| b.attention_ext(d), changes).variant("with every option")
 }
 
 /// Keys and values in blocks of a pool.
@@ -267,18 +250,12 @@ fn paged() -> Operation {
         ("the table in no memory", Expect::Kind(ErrorKind::InvalidHandle), |d| {
             with_table(d, |t| t.ptr = 0);
         }),
-        ("blocks at a stride of usize::MAX", OVERFLOW, |d| {
-            d.k_layout = Some(HeadLayout { offset: 0, batch: usize::MAX, head: 96, token: 6 });
-        }),
+        ("blocks at a stride of usize::MAX", OVERFLOW, |d| d.k_layout = layout(usize::MAX, 96, 6)),
         ("keys of Q8_0 in blocks of 6 elements", multiple(op, "head_dim", 32, 6), |d| {
             d.kv_format = KvFormat::Q8_0;
         }),
     ];
-    Operation::new(op, slots, 1.0, move |b, h| b.attention_ext(&good(h))).variant("of pages").broken(
-        good,
-        |b, _, d| b.attention_ext(d),
-        changes,
-    )
+    Operation::of(op, slots, 1.0, good, |b, _, d| b.attention_ext(d), changes).variant("of pages")
 }
 
 fn with_table(desc: &mut AttentionDesc, change: fn(&mut BlockTable)) {

@@ -25,9 +25,6 @@ fn softmax(element: DType) -> Operation {
     ];
     let good =
         move |h: &Handles| SoftmaxBackwardDesc::of(&SoftmaxDesc::rows(element, 0, h[0], 4, 5), h[1], h[2]);
-    // 1·(1 − 5).
-    let operation =
-        Operation::new(op, slots, -4.0, move |b, h| b.softmax_backward(&good(h))).variant(element);
     let changes: Vec<Change<SoftmaxBackwardDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
@@ -36,7 +33,8 @@ fn softmax(element: DType) -> Operation {
         ("2^40 · 2^40", OVERFLOW, |d| (d.outer, d.inner) = (HUGE, HUGE)),
         ("2^32 columns", TOO_SMALL, |d| (d.outer, d.length) = (1, 1 << 32)),
     ];
-    operation.broken(good, |b, _, d| b.softmax_backward(d), changes)
+    // 1·(1 − 5).
+    Operation::of(op, slots, -4.0, good, |b, _, d| b.softmax_backward(d), changes).variant(element)
 }
 
 fn rows(element: DType) -> Operation {
@@ -53,7 +51,6 @@ fn rows(element: DType) -> Operation {
         desc.weight = Some(h[3]);
         desc
     };
-    let operation = Operation::new(op, slots, 0.0, move |b, h| b.norm_backward(&good(h))).variant(element);
     let changes: Vec<Change<NormBackwardDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
@@ -64,7 +61,7 @@ fn rows(element: DType) -> Operation {
         ("2^40 rows of 2^40", OVERFLOW, |d| (d.rows, d.columns) = (HUGE, HUGE)),
         ("2^32 rows", TOO_SMALL, |d| d.rows = 1 << 32),
     ];
-    operation.broken(good, |b, _, d| b.norm_backward(d), changes)
+    Operation::of(op, slots, 0.0, good, |b, _, d| b.norm_backward(d), changes).variant(element)
 }
 
 fn weight(element: DType) -> Operation {
@@ -78,8 +75,6 @@ fn weight(element: DType) -> Operation {
     let good = move |h: &Handles| {
         NormBackwardWeightDesc::of(&NormBackwardDesc::layer_norm(element, h[0], h[1], 0, 4, 5), h[2])
     };
-    let operation =
-        Operation::new(op, slots, 0.0, move |b, h| b.norm_backward_weight(&good(h))).variant(element);
     let changes: Vec<Change<NormBackwardWeightDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
@@ -89,5 +84,5 @@ fn weight(element: DType) -> Operation {
         }),
         ("2^40 rows of 2^40", OVERFLOW, |d| (d.rows, d.columns) = (HUGE, HUGE)),
     ];
-    operation.broken(good, |b, _, d| b.norm_backward_weight(d), changes)
+    Operation::of(op, slots, 0.0, good, |b, _, d| b.norm_backward_weight(d), changes).variant(element)
 }

@@ -34,7 +34,6 @@ fn group_norm(element: DType) -> Operation {
         (desc.weight, desc.bias) = (Some(h[2]), Some(h[3]));
         desc
     };
-    let operation = Operation::new(op, slots, 1.0, move |b, h| b.group_norm(&good(h))).variant(element);
     let changes: Vec<Change<GroupNormDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
@@ -50,7 +49,7 @@ fn group_norm(element: DType) -> Operation {
         ("2^40 channels of 2^40", OVERFLOW, |d| (d.channels, d.spatial) = (HUGE, HUGE)),
         ("2^32 channels", TOO_SMALL, |d| (d.channels, d.spatial) = (1 << 32, 1)),
     ];
-    operation.broken(good, |b, _, d| b.group_norm(d), changes)
+    Operation::of(op, slots, 1.0, good, |b, _, d| b.group_norm(d), changes).variant(element)
 }
 
 fn batch_norm(element: DType) -> Operation {
@@ -69,7 +68,6 @@ fn batch_norm(element: DType) -> Operation {
         desc
     };
     let slots = slots(element, &["mean", "variance", "weight", "bias"]);
-    let operation = Operation::new(op, slots, 1.0, move |b, h| b.batch_norm(&good(h))).variant(element);
     let changes: Vec<Change<BatchNormDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
@@ -80,7 +78,7 @@ fn batch_norm(element: DType) -> Operation {
         ("2^40 channels of 2^40", OVERFLOW, |d| (d.channels, d.spatial) = (HUGE, HUGE)),
         ("2^32 channels", TOO_SMALL, |d| (d.channels, d.spatial) = (1 << 32, 1)),
     ];
-    operation.broken(good, |b, _, d| b.batch_norm(d), changes)
+    Operation::of(op, slots, 1.0, good, |b, _, d| b.batch_norm(d), changes).variant(element)
 }
 
 fn cumsum(element: DType) -> Operation {
@@ -88,7 +86,6 @@ fn cumsum(element: DType) -> Operation {
     let bytes = element.size();
     let good = move |h: &Handles| CumSumDesc::rows(element, h[0], h[1], 20, 1);
     let slots = slots(element, &[]);
-    let operation = Operation::new(op, slots, 1.0, move |b, h| b.cumsum(&good(h))).variant(element);
     let changes: Vec<Change<CumSumDesc>> = vec![
         ("one more", too_small(op, "input", 20 * bytes, 25 * bytes), |d| d.outer = 25),
         ("a longer axis", too_small(op, "input", 20 * bytes, 40 * bytes), |d| d.length = 2),
@@ -97,7 +94,9 @@ fn cumsum(element: DType) -> Operation {
         ("usize::MAX along the axis", OVERFLOW, |d| d.length = usize::MAX),
         ("2^32 along the axis", TOO_SMALL, |d| (d.outer, d.length, d.inner) = (1, 1 << 32, 1)),
     ];
-    operation.broken(good, |b, _, d| b.cumsum(d), changes).bad("axis 2 of rank 2", SHAPE, move |b, h| {
-        b.cumsum(&CumSumDesc::along(element, h[0], h[1], &[4, 5], 2)?)
-    })
+    Operation::of(op, slots, 1.0, good, |b, _, d| b.cumsum(d), changes).variant(element).bad(
+        "axis 2 of rank 2",
+        SHAPE,
+        move |b, h| b.cumsum(&CumSumDesc::along(element, h[0], h[1], &[4, 5], 2)?),
+    )
 }

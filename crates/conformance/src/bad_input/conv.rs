@@ -8,7 +8,7 @@ use backend_api::desc::{
 
 use super::expect::{OVERFLOW, SHAPE, at_least, dtype, multiple, too_small};
 use super::operation::Change;
-use super::{Handles, Operation, Role, Slot};
+use super::{Handles, Operation, Role, Slot, window};
 use DType::{F16, F32, I32, U32};
 
 const BIG: usize = 1 << 62;
@@ -51,24 +51,6 @@ fn geometry<D: Shaped>(op: &'static str) -> Vec<Change<D>> {
         ("no groups", at_least(op, "groups", 1, 0), |d| d.shape().groups = 0),
         ("three groups", multiple(op, "number of channels", 3, 4), |d| d.shape().groups = 3),
         ("five filters", multiple(op, "number of filters", 2, 5), |d| d.shape().filters = 5),
-        ("vertical stride 0", at_least(op, "stride", 1, 0), |d| d.shape().window.stride = [0, 2]),
-        ("horizontal stride 0", at_least(op, "stride", 1, 0), |d| d.shape().window.stride = [3, 0]),
-        ("vertical dilation 0", at_least(op, "dilation", 1, 0), |d| {
-            d.shape().window.dilation = [0, 1];
-        }),
-        ("horizontal dilation 0", at_least(op, "dilation", 1, 0), |d| {
-            d.shape().window.dilation = [1, 0];
-        }),
-        ("filter without rows", at_least(op, "extent of the filter", 1, 0), |d| {
-            d.shape().window.size = [0, 2];
-        }),
-        ("filter without columns", at_least(op, "extent of the filter", 1, 0), |d| {
-            d.shape().window.size = [3, 0];
-        }),
-        ("dilation usize::MAX", OVERFLOW, |d| d.shape().window.dilation = [usize::MAX, 1]),
-        ("padding that overflows", OVERFLOW, |d| {
-            (d.shape().window.before, d.shape().window.after) = ([usize::MAX, 0], [1, 0]);
-        }),
         ("2^62 images", OVERFLOW, |d| d.shape().batch = BIG),
         ("2^62 channels", OVERFLOW, |d| d.shape().channels = BIG),
         ("2^62 filters", OVERFLOW, |d| d.shape().filters = BIG),
@@ -118,10 +100,10 @@ fn forward(element: DType) -> Operation {
             d.shape.window.after = [3, 0];
         }),
     ];
-    Operation::new(op, vec![input, filter, output, bias], 13.0, move |b, h| b.conv2d(&good(h)))
+    Operation::of(op, vec![input, filter, output, bias], 13.0, good, |b, _, d| b.conv2d(d), changes)
         .variant(element)
-        .broken(good, |b, _, d| b.conv2d(d), changes)
         .broken(good, |b, _, d| b.conv2d(d), geometry(op))
+        .broken(good, |b, _, d| b.conv2d(d), window::changes(op))
         .broken(good, |b, _, d| b.conv2d(d), reading(op))
 }
 
@@ -152,10 +134,10 @@ fn transpose(element: DType) -> Operation {
         }),
         ("usize::MAX rows", OVERFLOW, |d| d.shape.input = [usize::MAX, 3]),
     ];
-    Operation::new(op, vec![input, filter, output, bias], 3.0, move |b, h| b.conv_transpose2d(&good(h)))
+    Operation::of(op, vec![input, filter, output, bias], 3.0, good, |b, _, d| b.conv_transpose2d(d), changes)
         .variant(element)
-        .broken(good, |b, _, d| b.conv_transpose2d(d), changes)
         .broken(good, |b, _, d| b.conv_transpose2d(d), geometry(op))
+        .broken(good, |b, _, d| b.conv_transpose2d(d), window::changes(op))
 }
 
 fn backward_data(element: DType) -> Operation {
@@ -177,10 +159,10 @@ fn backward_data(element: DType) -> Operation {
         ),
     ];
     let slots = vec![filter, grad_output, grad_input];
-    Operation::new(op, slots, 2.0, move |b, h| b.conv2d_backward_data(&good(h)))
+    Operation::of(op, slots, 2.0, good, |b, _, d| b.conv2d_backward_data(d), changes)
         .variant(element)
-        .broken(good, |b, _, d| b.conv2d_backward_data(d), changes)
         .broken(good, |b, _, d| b.conv2d_backward_data(d), geometry(op))
+        .broken(good, |b, _, d| b.conv2d_backward_data(d), window::changes(op))
         .broken(good, |b, _, d| b.conv2d_backward_data(d), reading(op))
 }
 
@@ -197,9 +179,9 @@ fn backward_filter(element: DType) -> Operation {
         ("windows beside each other", SHAPE, |d| d.shape.window.dilation = [6, 6]),
     ];
     let slots = vec![input, grad_output, grad_filter];
-    Operation::new(op, slots, 12.0, move |b, h| b.conv2d_backward_filter(&good(h)))
+    Operation::of(op, slots, 12.0, good, |b, _, d| b.conv2d_backward_filter(d), changes)
         .variant(element)
-        .broken(good, |b, _, d| b.conv2d_backward_filter(d), changes)
         .broken(good, |b, _, d| b.conv2d_backward_filter(d), geometry(op))
+        .broken(good, |b, _, d| b.conv2d_backward_filter(d), window::changes(op))
         .broken(good, |b, _, d| b.conv2d_backward_filter(d), reading(op))
 }

@@ -56,11 +56,7 @@ fn gather(element: DType) -> Operation {
             (d.rows, d.columns, d.count) = (1, 1, 1 << 32);
         }),
     ];
-    Operation::new(op, slots, 1.0, move |b, h| b.gather(&good(h))).variant(element).broken(
-        good,
-        |b, _, d| b.gather(d),
-        changes,
-    )
+    Operation::of(op, slots, 1.0, good, |b, _, d| b.gather(d), changes).variant(element)
 }
 
 fn scatter(element: DType) -> Operation {
@@ -104,11 +100,7 @@ fn scatter(element: DType) -> Operation {
             (d.rows, d.columns) = (1 << 40, 1 << 40);
         }),
     ];
-    Operation::new(op, slots, 1.0, move |b, h| b.scatter(&good(h))).variant(element).broken(
-        good,
-        |b, _, d| b.scatter(d),
-        changes,
-    )
+    Operation::of(op, slots, 1.0, good, |b, _, d| b.scatter(d), changes).variant(element)
 }
 
 fn top_k(element: DType) -> Operation {
@@ -129,11 +121,7 @@ fn top_k(element: DType) -> Operation {
         ("columns usize::MAX", OVERFLOW, |d| d.columns = usize::MAX),
         ("2^40 rows of 2^40", OVERFLOW, |d| (d.rows, d.columns) = (1 << 40, 1 << 40)),
     ];
-    Operation::new(op, slots, 0.0, move |b, h| b.top_k(&good(h))).variant(element).broken(
-        good,
-        |b, _, d| b.top_k(d),
-        changes,
-    )
+    Operation::of(op, slots, 0.0, good, |b, _, d| b.top_k(d), changes).variant(element)
 }
 
 /// Of the largest logit, so that the token is known.
@@ -165,8 +153,8 @@ fn sample(element: DType) -> Option<Operation> {
         ("rows usize::MAX", OVERFLOW, |d| d.rows = usize::MAX),
         ("columns usize::MAX", OVERFLOW, |d| d.columns = usize::MAX),
     ];
-    let operation = Operation::new(op, slots, 0.0, move |b, h| b.sample(&good(h))).variant(element);
-    element.is_float().then(|| operation.broken(good, |b, _, d| b.sample(d), changes))
+    let operation = Operation::of(op, slots, 0.0, good, |b, _, d| b.sample(d), changes);
+    element.is_float().then(|| operation.variant(element))
 }
 
 /// A distribution of a single number, so that the result is known.
@@ -187,9 +175,5 @@ fn random(element: DType, has_offset: bool) -> Operation {
         ("of i32", dtype(op, "output", DType::I32), |d| d.dtype = DType::I32),
         ("of u32", dtype(op, "output", DType::U32), |d| d.dtype = DType::U32),
     ];
-    Operation::new(op, slots, 3.0, move |b, h| b.random(&good(h))).variant(element).broken(
-        good,
-        |b, _, d| b.random(d),
-        changes,
-    )
+    Operation::of(op, slots, 3.0, good, |b, _, d| b.random(d), changes).variant(element)
 }

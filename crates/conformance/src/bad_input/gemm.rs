@@ -116,11 +116,7 @@ fn gemm() -> Operation {
         ("ldc usize::MAX", OVERFLOW, |g| g.ld = [6, 5, usize::MAX]),
         ("lda whose bytes overflow", OVERFLOW, |g| g.ld = [HALF / 4, 5, 4]),
     ];
-    Operation::new(op, slots(DType::F32, 1), 5.0, |b, h| call_gemm(b, h, &GOOD)).broken(
-        |_| GOOD,
-        call_gemm,
-        changes,
-    )
+    Operation::of(op, slots(DType::F32, 1), 5.0, |_| GOOD, call_gemm, changes)
 }
 
 /// With beta 1, C is read as well; the faults of its handle are the same.
@@ -189,9 +185,5 @@ fn batched_gemm() -> Operation {
             (g.batch, g.strides) = (HUGE, [HUGE, 25, 12]);
         }),
     ];
-    Operation::new(op, slots(DType::F32, 2), 5.0, |b, h| call_batched(b, h, &GOOD)).broken(
-        |_| GOOD,
-        call_batched,
-        changes,
-    )
+    Operation::of(op, slots(DType::F32, 2), 5.0, |_| GOOD, call_batched, changes)
 }

@@ -84,9 +84,6 @@ fn matmul(element: DType) -> Operation {
         }),
         ("lda half of the range", OVERFLOW, |d| d.a.ld = HALF),
     ];
-    Operation::new(op, slots, 6.0, move |b, h| b.matmul(&product(element, h))).variant(element).broken(
-        move |h| product(element, h),
-        |b, _, d| b.matmul(d),
-        changes,
-    )
+    Operation::of(op, slots, 6.0, move |h| product(element, h), |b, _, d| b.matmul(d), changes)
+        .variant(element)
 }

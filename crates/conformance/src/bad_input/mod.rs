@@ -35,6 +35,7 @@ mod rope;
 mod rows;
 mod spoil;
 mod strided;
+mod window;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -150,6 +150,18 @@ impl Operation {
         }
     }
 
+    /// An operation whose good call has the arguments that `good` makes, and whose bad calls are each a change of them.
+    pub(super) fn of<D: 'static>(
+        name: &'static str,
+        slots: Vec<Slot>,
+        result: impl Into<Option<f32>>,
+        good: impl Fn(&Handles) -> D + Copy + Send + Sync + 'static,
+        call: fn(&dyn ComputeBackend, &Handles, &D) -> BackendResult<()>,
+        changes: Vec<Change<D>>,
+    ) -> Self {
+        Self::new(name, slots, result, move |b, h| call(b, h, &good(h))).broken(good, call, changes)
+    }
+
     /// Makes the good call on operands of the caller's, as many as there are slots.
     pub fn call_on(&self, backend: &dyn ComputeBackend, operands: Vec<u64>) -> BackendResult<()> {
         (self.call)(backend, &Handles::of(operands))

@@ -5,7 +5,7 @@ use backend_api::desc::{ImageShape, PoolBackwardDesc, PoolDesc, PoolOp, PoolShap
 
 use super::expect::{OVERFLOW, at_least, at_most, dtype, too_small};
 use super::operation::Change;
-use super::{Handles, Operation, Role, Slot};
+use super::{Handles, Operation, Role, Slot, window};
 use DType::{F16, F32, I32, U32};
 
 const BIG: usize = 1 << 62;
@@ -41,11 +41,6 @@ impl Shaped for PoolBackwardDesc {
 
 fn geometry<D: Shaped>(op: &'static str) -> Vec<Change<D>> {
     vec![
-        ("stride 0", at_least(op, "stride", 1, 0), |d| d.shape().window.stride = [3, 0]),
-        ("dilation 0", at_least(op, "dilation", 1, 0), |d| d.shape().window.dilation = [0, 1]),
-        ("window without rows", at_least(op, "extent of the filter", 1, 0), |d| {
-            d.shape().window.size = [0, 2];
-        }),
         ("window higher than the input", at_least(op, "padded input", 7, 6), |d| {
             d.shape().window.size = [7, 2];
         }),
@@ -61,8 +56,6 @@ fn geometry<D: Shaped>(op: &'static str) -> Vec<Change<D>> {
         ("a last window in the padding behind", at_most(op, "width of the output", 3, 4), |d| {
             (d.shape().window.after, d.shape().output) = ([0, 3], [2, 4]);
         }),
-        ("dilation usize::MAX", OVERFLOW, |d| d.shape().window.dilation = [usize::MAX, 1]),
-        ("padding that overflows", OVERFLOW, |d| d.shape().window.before = [0, usize::MAX]),
         ("2^62 images", OVERFLOW, |d| d.shape().batch = BIG),
         ("2^62 channels", OVERFLOW, |d| d.shape().channels = BIG),
     ]
@@ -85,10 +78,10 @@ fn forward(element: DType, pool: PoolOp) -> Operation {
             (d.shape.window.before, d.shape.output) = ([1, 0], [3, 2]);
         }),
     ];
-    Operation::new(op, slots, 1.0, move |b, h| b.pool2d(&good(h)))
+    Operation::of(op, slots, 1.0, good, |b, _, d| b.pool2d(d), changes)
         .variant(format_args!("{} {element}", pool.name()))
-        .broken(good, |b, _, d| b.pool2d(d), changes)
         .broken(good, |b, _, d| b.pool2d(d), geometry(op))
+        .broken(good, |b, _, d| b.pool2d(d), window::changes(op))
 }
 
 fn backward(element: DType) -> Operation {
@@ -120,8 +113,8 @@ fn backward(element: DType) -> Operation {
         let pooling = PoolDesc::new(PoolOp::Max, element, h[0], 0, extents());
         PoolBackwardDesc::of(&pooling, h[1], h[2])
     };
-    Operation::new(op, slots, 1.0, move |b, h| b.pool2d_backward(&good(h)))
+    Operation::of(op, slots, 1.0, good, |b, _, d| b.pool2d_backward(d), changes)
         .variant(element)
-        .broken(good, |b, _, d| b.pool2d_backward(d), changes)
         .broken(beside, |b, _, d| b.pool2d_backward(d), geometry(op))
+        .broken(beside, |b, _, d| b.pool2d_backward(d), window::changes(op))
 }

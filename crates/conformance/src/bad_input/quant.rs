@@ -100,11 +100,7 @@ fn product(element: DType, math: MathMode) -> Operation {
     ];
     changes.extend(changes_of_matrix!(op, "b", b, QuantMatmulDesc));
     let variant = format!("{element} {}", math.name());
-    Operation::new(op, slots, 2.0, move |b, h| b.quant_matmul(&good(h))).variant(variant).broken(
-        good,
-        |b, _, d| b.quant_matmul(d),
-        changes,
-    )
+    Operation::of(op, slots, 2.0, good, |b, _, d| b.quant_matmul(d), changes).variant(variant)
 }
 
 /// Two rows with three experts each, of three that have a row: products are 0, and biases and weights 1.
@@ -145,11 +141,7 @@ fn experts(element: DType) -> Operation {
         ("lda usize::MAX", OVERFLOW, |d| d.a.ld = usize::MAX),
     ];
     changes.extend(changes_of_matrix!(op, "b", b, ExpertMatmulDesc));
-    Operation::new(op, slots, 3.0, move |b, h| b.expert_matmul(&good(h))).variant(element).broken(
-        good,
-        |b, _, d| b.expert_matmul(d),
-        changes,
-    )
+    Operation::of(op, slots, 3.0, good, |b, _, d| b.expert_matmul(d), changes).variant(element)
 }
 
 fn lookup(element: DType) -> Operation {
@@ -172,11 +164,7 @@ fn lookup(element: DType) -> Operation {
         }),
     ];
     changes.extend(changes_of_matrix!(op, "table", table, QuantGatherDesc));
-    Operation::new(op, slots, 0.0, move |b, h| b.quant_gather(&good(h))).variant(element).broken(
-        good,
-        |b, _, d| b.quant_gather(d),
-        changes,
-    )
+    Operation::of(op, slots, 0.0, good, |b, _, d| b.quant_gather(d), changes).variant(element)
 }
 
 fn whole(element: DType) -> Operation {
@@ -198,11 +186,7 @@ fn whole(element: DType) -> Operation {
         ("ld usize::MAX", OVERFLOW, |d| d.output.ld = usize::MAX),
     ];
     changes.extend(changes_of_matrix!(op, "input", input, DequantizeDesc));
-    Operation::new(op, slots, 0.0, move |b, h| b.dequantize(&good(h))).variant(element).broken(
-        good,
-        |b, _, d| b.dequantize(d),
-        changes,
-    )
+    Operation::of(op, slots, 0.0, good, |b, _, d| b.dequantize(d), changes).variant(element)
 }
 
 /// A row of two blocks, which becomes the only one of a cache, by its index.
@@ -234,9 +218,5 @@ fn append(element: DType) -> Operation {
         ("the cache as its indices", overlap(op, "cache", "indices"), |d| d.indices = Some(d.cache)),
         ("the source as its cache", overlap(op, "cache", "source"), |d| d.cache = d.source.ptr),
     ];
-    Operation::new(op, slots, 0.0, move |b, h| b.quantize_rows(&good(h))).variant(element).broken(
-        good,
-        |b, _, d| b.quantize_rows(d),
-        changes,
-    )
+    Operation::of(op, slots, 0.0, good, |b, _, d| b.quantize_rows(d), changes).variant(element)
 }

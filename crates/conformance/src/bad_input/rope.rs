@@ -2,9 +2,10 @@
 
 use backend_api::DType;
 use backend_api::desc::{
-    HeadLayout, Matrix, RopeAppendDesc, RopeAppendShape, RopeDesc, RopeShape, RopeStyle, RopeTables,
+    Matrix, RopeAppendDesc, RopeAppendShape, RopeDesc, RopeShape, RopeStyle, RopeTables,
 };
 
+use super::attention::layout;
 use super::expect::{OVERFLOW, SHAPE, TOO_SMALL, at_least, dtype, multiple, overlap, too_small};
 use super::operation::Change;
 use super::{Handles, Operation, Role, Slot};
@@ -48,13 +49,11 @@ fn rope(element: DType, with_positions: bool) -> Operation {
         slots.push(Slot::new("positions", Role::Input, DType::U32, 6));
     }
     let good = move |h: &Handles| unturned(element, h, with_positions);
-    let mut operation = Operation::new("rope", slots, 1.0, move |b, h| b.rope(&good(h)));
-    operation.label = match with_positions {
-        true => format!("rope {element} with positions"),
-        false => format!("rope {element}"),
+    let (variant, changes) = match with_positions {
+        true => (format!("{element} with positions"), bad_positions()),
+        false => (element.to_string(), bad_tensors(element.size())),
     };
-    let changes = if with_positions { bad_positions() } else { bad_tensors(element.size()) };
-    operation.broken(good, |b, _, d| b.rope(d), changes)
+    Operation::of("rope", slots, 1.0, good, |b, _, d| b.rope(d), changes).variant(variant)
 }
 
 fn bad_positions() -> Vec<Change<RopeDesc>> {
@@ -92,35 +91,31 @@ fn bad_tensors(bytes: usize) -> Vec<Change<RopeDesc>> {
         ("a head too many", TOO_SMALL, |d| d.heads = 3),
         ("a sequence too many", too_small(op, "input", 72 * bytes, 108 * bytes), |d| d.batch = 3),
         ("output tokens at one place", overlap(op, "output", "output"), |d| {
-            d.output_layout = Some(HeadLayout { offset: 0, batch: 36, head: 18, token: 0 });
+            d.output_layout = layout(36, 18, 0);
         }),
         ("output tokens overlapping", overlap(op, "output", "output"), |d| {
-            d.output_layout = Some(HeadLayout { offset: 0, batch: 36, head: 18, token: 5 });
+            d.output_layout = layout(36, 18, 5);
         }),
         ("output batches overlapping", overlap(op, "output", "output"), |d| {
-            d.output_layout = Some(HeadLayout { offset: 0, batch: 35, head: 18, token: 6 });
+            d.output_layout = layout(35, 18, 6);
         }),
         ("input beyond its end", too_small(op, "input", 72 * bytes, 73 * bytes), |d| {
-            d.input_layout = Some(HeadLayout { offset: 0, batch: 37, head: 18, token: 6 });
+            d.input_layout = layout(37, 18, 6);
         }),
         ("output beyond its end", too_small(op, "output", 72 * bytes, 76 * bytes), |d| {
-            d.output_layout = Some(HeadLayout { offset: 0, batch: 38, head: 20, token: 6 });
+            d.output_layout = layout(38, 20, 6);
         }),
         ("in place with other strides", overlap(op, "output", "input"), |d| {
             d.input = d.output;
-            d.input_layout = Some(HeadLayout { offset: 0, batch: 36, head: 6, token: 12 });
+            d.input_layout = layout(36, 6, 12);
         }),
         ("batch usize::MAX", OVERFLOW, |d| d.batch = usize::MAX),
         ("2^40 heads of 2^40 tokens", OVERFLOW, |d| {
             (d.heads, d.seq) = (HUGE, HUGE);
         }),
         ("head_dim half of the range", OVERFLOW, |d| d.head_dim = HALF),
-        ("an input stride of usize::MAX", OVERFLOW, |d| {
-            d.input_layout = Some(HeadLayout { offset: 0, batch: usize::MAX, head: 18, token: 6 });
-        }),
-        ("an output stride of usize::MAX", OVERFLOW, |d| {
-            d.output_layout = Some(HeadLayout { offset: 0, batch: usize::MAX, head: 18, token: 6 });
-        }),
+        ("an input stride of usize::MAX", OVERFLOW, |d| d.input_layout = layout(usize::MAX, 18, 6)),
+        ("an output stride of usize::MAX", OVERFLOW, |d| d.output_layout = layout(usize::MAX, 18, 6)),
     ]
 }
 
@@ -162,9 +157,5 @@ fn append(element: DType) -> Operation {
         ("heads usize::MAX", OVERFLOW, |d| d.heads = usize::MAX),
         ("kv_heads half of the range", OVERFLOW, |d| d.kv_heads = HALF),
     ];
-    Operation::new(op, slots, 1.0, move |b, h| b.rope_append(&good(h))).variant(element).broken(
-        good,
-        |b, _, d| b.rope_append(d),
-        changes,
-    )
+    Operation::of(op, slots, 1.0, good, |b, _, d| b.rope_append(d), changes).variant(element)
 }

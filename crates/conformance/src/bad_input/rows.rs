@@ -61,7 +61,6 @@ fn softmax(element: DType) -> Operation {
         Slot::new("output", Role::Output, element, 20),
     ];
     let good = move |h: &Handles| SoftmaxDesc::rows(element, h[0], h[1], 4, 5);
-    let operation = Operation::new(op, slots, 0.2, move |b, h| b.softmax(&good(h))).variant(element);
     let changes: Vec<Change<SoftmaxDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
@@ -76,8 +75,8 @@ fn softmax(element: DType) -> Operation {
         }),
         ("2^32 columns", TOO_SMALL, |d| (d.outer, d.length) = (1, 1 << 32)),
     ];
-    operation
-        .broken(good, |b, _, d| b.softmax(d), changes)
+    Operation::of(op, slots, 0.2, good, |b, _, d| b.softmax(d), changes)
+        .variant(element)
         .bad("axis 2 of rank 2", less_than(op, "axis", 2, 2), move |b, h| {
             b.softmax(&SoftmaxDesc::along(element, h[0], h[1], &[4, 5], 2)?)
         })
@@ -134,7 +133,6 @@ fn layer_norm(element: DType) -> Operation {
         (desc.residual, desc.sum) = (Some(h[4]), Some(h[5]));
         desc
     };
-    let operation = Operation::new(op, slots, 1.0, move |b, h| b.layer_norm(&good(h))).variant(element);
     let changes: Vec<Change<LayerNormDesc>> = norm_changes![
         op, bytes;
         ("a bias as wide as half", too_small(op, "bias", 5 * bytes, 10 * bytes), |d| {
@@ -144,7 +142,7 @@ fn layer_norm(element: DType) -> Operation {
         ("half of the range", OVERFLOW, |d| (d.rows, d.columns) = (HALF, 2)),
         ("2^32 rows", TOO_SMALL, |d| d.rows = 1 << 32),
     ];
-    operation.broken(good, |b, _, d| b.layer_norm(d), changes)
+    Operation::of(op, slots, 1.0, good, |b, _, d| b.layer_norm(d), changes).variant(element)
 }
 
 fn rms_norm(element: DType) -> Operation {
@@ -155,12 +153,10 @@ fn rms_norm(element: DType) -> Operation {
         (desc.weight, desc.residual, desc.sum) = (Some(h[2]), Some(h[3]), Some(h[4]));
         desc
     };
-    let operation =
-        Operation::new(op, norm_slots(element), 1.0, move |b, h| b.rms_norm(&good(h))).variant(element);
     let changes: Vec<Change<RmsNormDesc>> = norm_changes![
         op, bytes;
         ("columns half of the range", OVERFLOW, |d| d.columns = HALF),
         ("2^32 columns", TOO_SMALL, |d| (d.rows, d.columns) = (1, 1 << 32)),
     ];
-    operation.broken(good, |b, _, d| b.rms_norm(d), changes)
+    Operation::of(op, norm_slots(element), 1.0, good, |b, _, d| b.rms_norm(d), changes).variant(element)
 }

@@ -31,6 +31,12 @@ pub(super) enum Broadcast {
     Stride,
 }
 
+impl Broadcast {
+    pub(super) fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+}
+
 pub(super) const BROADCASTS: [Broadcast; 7] = [
     Broadcast::Same,
     Broadcast::Row,
@@ -95,7 +101,7 @@ fn gathered(dtype: DType) -> Vec<Case> {
 impl Binary {
     fn case(self) -> Case {
         let shape = shape_name(self.shape);
-        let inputs = self.broadcasts.map(|broadcast| format!("{broadcast:?}").to_lowercase()).join("-");
+        let inputs = self.broadcasts.map(Broadcast::name).join("-");
         let layouts = self.layouts.map(Layout::name).join("-");
         let name = format!("{}_{}_{shape}_{inputs}_{layouts}", self.op.name(), self.dtype);
         Case::new("binary_ext", name, move |rng| self.trial(rng))
@@ -120,6 +126,22 @@ impl Binary {
     }
 }
 
+/// The shape of an output, how two inputs broadcast to it, and where its elements lie.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shapes {
+    pub(super) output: &'static [usize],
+    pub(super) broadcasts: [Broadcast; 2],
+    pub(super) layout: Layout,
+}
+
+impl Shapes {
+    /// The name of the case of a function of elements of one type.
+    pub(super) fn case_name(self, op: &str, dtype: DType) -> String {
+        let inputs = self.broadcasts.map(Broadcast::name).join("-");
+        format!("{op}_{dtype}_{}_{inputs}_{}", shape_name(self.output), self.layout.name())
+    }
+}
+
 /// Two tensors with their data, which broadcast to the shape of a third.
 pub(super) struct Pairs {
     /// The inputs' element type.
@@ -135,11 +157,10 @@ impl Pairs {
     pub(super) fn random(
         rng: &mut Rng,
         [dtype, to]: [DType; 2],
-        shape: &[usize],
-        broadcasts: [Broadcast; 2],
-        layout: Layout,
+        shapes: Shapes,
         number: fn(&mut Rng, DType) -> f64,
     ) -> Self {
+        let Shapes { output: shape, broadcasts, layout } = shapes;
         let output = Tensor::new(rng, shape, layout);
         let [a, b] = broadcasts.map(|broadcast| input(rng, shape, broadcast, Layout::Packed));
         let [a_data, b_data] = [&a, &b].map(|tensor| tensor.store(|_| number(rng, dtype)));

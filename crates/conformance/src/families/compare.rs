@@ -3,8 +3,8 @@
 use backend_api::desc::{CompareDesc, Value};
 use backend_api::{CompareOp, DType};
 
-use super::binary_ext::{BROADCASTS, Broadcast, Pairs};
-use super::layout::{Layout, SHAPES, Tensor, shape_name};
+use super::binary_ext::{BROADCASTS, Pairs, Shapes};
+use super::layout::{Layout, SHAPES, Tensor};
 use crate::case::Case;
 use crate::data::specials;
 use crate::float::round_to;
@@ -19,7 +19,8 @@ pub(super) fn cases() -> Vec<Case> {
     let grid = pairwise(&[ops.len(), 4, SHAPES.len(), 7, 7, 5], "compare");
     let covering = grid.into_iter().map(|row| {
         let broadcasts = [BROADCASTS[row[3]], BROADCASTS[row[4]]];
-        case(ops[row[0]], DType::ALL[row[1]], SHAPES[row[2]], broadcasts, Layout::ALL[row[5]])
+        let shapes = Shapes { output: SHAPES[row[2]], broadcasts, layout: Layout::ALL[row[5]] };
+        case(ops[row[0]], DType::ALL[row[1]], shapes)
     });
     let each = ops.iter().flat_map(|&op| {
         let numbers = DType::ALL.into_iter().flat_map(move |dtype| {
@@ -49,17 +50,9 @@ fn want(op: CompareOp, a: f64, b: f64) -> Want {
     Want::Exact(f64::from(u8::from(holds(op, a, b))))
 }
 
-fn case(
-    op: CompareOp,
-    dtype: DType,
-    shape: &'static [usize],
-    broadcasts: [Broadcast; 2],
-    layout: Layout,
-) -> Case {
-    let inputs = broadcasts.map(|broadcast| format!("{broadcast:?}").to_lowercase()).join("-");
-    let name = format!("{}_{dtype}_{}_{inputs}_{}", op.name(), shape_name(shape), layout.name());
-    Case::new("compare", name, move |rng| {
-        let pairs = Pairs::random(rng, [dtype, DType::U32], shape, broadcasts, layout, number);
+fn case(op: CompareOp, dtype: DType, shapes: Shapes) -> Case {
+    Case::new("compare", shapes.case_name(op.name(), dtype), move |rng| {
+        let pairs = Pairs::random(rng, [dtype, DType::U32], shapes, number);
         pairs.trial(
             |a, b| want(op, a, b),
             move |backend, [a, b, output]| backend.compare(&CompareDesc::new(op, a, b, output)),

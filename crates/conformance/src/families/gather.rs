@@ -36,6 +36,10 @@ impl Indices {
         }
     }
 
+    pub(super) fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+
     pub(super) const fn dtype(self) -> DType {
         if matches!(self, Self::Signed) { DType::I32 } else { DType::U32 }
     }
@@ -60,16 +64,27 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 /// Tables side by side, with an index for each row or for each element.
-fn along_axis(
+fn along_axis(dtype: DType, outer: usize, shape: [usize; 3], indices: Indices, per_element: bool) -> Case {
+    let ([rows, columns, count], kind) = (shape, indices.name());
+    let each = super::flag(per_element, "elements", "rows");
+    let name = format!("{dtype}_outer{outer}_rows{rows}_columns{columns}_count{count}_{kind}_{each}");
+    named(name, dtype, outer, shape, indices, per_element)
+}
+
+fn case(dtype: DType, shape: [usize; 3], indices: Indices) -> Case {
+    let ([rows, columns, count], kind) = (shape, indices.name());
+    let name = format!("{dtype}_rows{rows}_columns{columns}_count{count}_{kind}");
+    named(name, dtype, 1, shape, indices, false)
+}
+
+fn named(
+    name: String,
     dtype: DType,
     outer: usize,
     [rows, columns, count]: [usize; 3],
     indices: Indices,
     per_element: bool,
 ) -> Case {
-    let kind = format!("{indices:?}").to_lowercase();
-    let each = super::flag(per_element, "elements", "rows");
-    let name = format!("{dtype}_outer{outer}_rows{rows}_columns{columns}_count{count}_{kind}_{each}");
     Case::new("gather", name, move |rng| {
         let table: Vec<f64> = (0..outer * rows * columns).map(|_| number(rng, dtype)).collect();
         let chosen: Vec<f64> = (0..if per_element { outer * count * columns } else { count })
@@ -90,28 +105,6 @@ fn along_axis(
             let desc = GatherDesc::new(dtype, p[0], p[1], p[2], IndexShape { rows, columns, count })
                 .with_outer(outer);
             backend.gather(&if per_element { desc.with_per_element() } else { desc })
-        })
-    })
-}
-
-fn case(dtype: DType, [rows, columns, count]: [usize; 3], indices: Indices) -> Case {
-    let kind = format!("{indices:?}").to_lowercase();
-    let name = format!("{dtype}_rows{rows}_columns{columns}_count{count}_{kind}");
-    Case::new("gather", name, move |rng| {
-        let table: Vec<f64> = (0..rows * columns).map(|_| number(rng, dtype)).collect();
-        let chosen: Vec<f64> = (0..count).map(|_| indices.one(rng, rows)).collect();
-        let wants = chosen.iter().flat_map(|&index| {
-            let row = (index >= 0.0 && index < rows as f64).then_some(index as usize * columns);
-            let table = &table;
-            (0..columns).map(move |column| Want::Exact(row.map_or(0.0, |row| table[row + column])))
-        });
-        let wants = wants.collect();
-        let mut trial = Trial::new();
-        trial.input("table", dtype, &table);
-        trial.input("indices", indices.dtype(), &chosen);
-        trial.output("output", dtype, wants);
-        trial.calling(move |backend, p| {
-            backend.gather(&GatherDesc::new(dtype, p[0], p[1], p[2], IndexShape { rows, columns, count }))
         })
     })
 }

@@ -12,7 +12,7 @@ use crate::rng::Rng;
 use crate::trial::Trial;
 
 /// Batch, channels, spatial and groups.
-const SHAPES: [[usize; 4]; 12] = [
+pub(super) const SHAPES: [[usize; 4]; 12] = [
     [1, 1, 1, 1],
     [2, 6, 5, 3],
     [2, 6, 5, 1],

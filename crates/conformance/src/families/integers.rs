@@ -3,7 +3,7 @@
 use backend_api::desc::{BinaryDesc, UnaryDesc, Value};
 use backend_api::{BinaryOp, DType, UnaryOp};
 
-use super::binary_ext::{BROADCASTS, Broadcast, Pairs};
+use super::binary_ext::{BROADCASTS, Pairs, Shapes};
 use super::layout::{Layout, SHAPES, Tensor, shape_name};
 use crate::case::Case;
 use crate::grid::pairwise;
@@ -25,7 +25,8 @@ pub(super) fn cases() -> Vec<Case> {
     let binary = grid.into_iter().map(|row| {
         let dtype = [DType::I32, DType::U32][row[1]];
         let broadcasts = [BROADCASTS[row[3]], BROADCASTS[row[4]]];
-        binary_case(ops[row[0]], dtype, SHAPES[row[2]], broadcasts, Layout::ALL[row[5]])
+        let shapes = Shapes { output: SHAPES[row[2]], broadcasts, layout: Layout::ALL[row[5]] };
+        binary_case(ops[row[0]], dtype, shapes)
     });
     let numbers = ops.iter().flat_map(|&op| [DType::I32, DType::U32].map(|dtype| number_case(op, dtype)));
     unary.chain(binary).chain(numbers).collect()
@@ -104,17 +105,9 @@ fn want(op: BinaryOp, dtype: DType, a: f64, b: f64) -> Want {
     )
 }
 
-fn binary_case(
-    op: BinaryOp,
-    dtype: DType,
-    shape: &'static [usize],
-    broadcasts: [Broadcast; 2],
-    layout: Layout,
-) -> Case {
-    let inputs = broadcasts.map(|broadcast| format!("{broadcast:?}").to_lowercase()).join("-");
-    let name = format!("{}_{dtype}_{}_{inputs}_{}", op.name(), shape_name(shape), layout.name());
-    Case::new("binary_ext", name, move |rng| {
-        let pairs = Pairs::random(rng, [dtype, dtype], shape, broadcasts, layout, word);
+fn binary_case(op: BinaryOp, dtype: DType, shapes: Shapes) -> Case {
+    Case::new("binary_ext", shapes.case_name(op.name(), dtype), move |rng| {
+        let pairs = Pairs::random(rng, [dtype, dtype], shapes, word);
         pairs.trial(
             |a, b| want(op, dtype, a, b),
             move |backend, [a, b, output]| backend.binary_ext(&BinaryDesc::new(op, a, b, output)),

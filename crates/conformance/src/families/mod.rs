@@ -39,6 +39,7 @@ mod payload;
 mod pool;
 mod quant;
 mod quant_int8;
+mod quant_rows;
 mod quantize_rows;
 mod random;
 mod reduce;

@@ -1,11 +1,11 @@
-//! `quant_matmul`, `quant_gather` and `dequantize`: every format, rows with padding, extreme scales.
+//! `quant_matmul`: every format, rows with padding, extreme scales.
 
-use backend_api::desc::{DequantizeDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, RmsNorm};
+use backend_api::desc::{Matrix, QuantMatmulDesc, QuantMatrix, RmsNorm};
 use backend_api::quant::QuantFormat;
 use backend_api::{Activation, DType, Gate, MathMode};
 
-use super::gather::{INDICES, Indices};
 use super::quant_int8::{self, Blocks};
+use super::quant_rows::{lookups, whole};
 use crate::case::Case;
 use crate::data::{Data, uniform};
 use crate::grid::pairwise;
@@ -14,7 +14,6 @@ use crate::oracle::quant::{Scales, Sum, Weights, gated, may_be_half, normed, or_
 use crate::oracle::unary::activation;
 use crate::rng::Rng;
 use crate::trial::Trial;
-use crate::want::Want;
 
 use DType::{F16, F32};
 
@@ -185,12 +184,6 @@ fn beyond() -> impl Iterator<Item = Product> {
     })
 }
 
-/// What is wanted of a weight: where its scale may be a subnormal number, also 0.
-fn weight(value: f64) -> Want {
-    let want = Want::number(value);
-    if value.abs() <= 12.0 * 2f64.powi(-127) { want.or([Want::number(0.0)]) } else { want }
-}
-
 pub(super) fn name_of(format: QuantFormat) -> String {
     match format {
         QuantFormat::U4 { group, zero_points } => {
@@ -324,64 +317,4 @@ impl Product {
             backend.quant_matmul(&desc)
         })
     }
-}
-
-/// `quant_gather`.
-fn lookups() -> impl Iterator<Item = Case> {
-    let grid = pairwise(&[FORMATS.len(), 4, 4, 5, 3, 2], "quant_gather");
-    grid.into_iter().map(|row| {
-        let (format, lengths) = FORMATS[row[0]];
-        let (columns, rows, count) = (lengths[row[1]], [0, 1, 5, 40][row[2]], [0, 1, 2, 7, 65][row[3]]);
-        let (indices, dtype) = (INDICES[row[4]], [F32, F16][row[5]]);
-        let kind = format!("{indices:?}").to_lowercase();
-        let name = format!("{}_{dtype}_rows{rows}_columns{columns}_count{count}_{kind}", name_of(format));
-        Case::new("quant_gather", name, move |rng| {
-            let weights = Weights::random(rng, format, rows, columns, Scales::Usual);
-            let chosen: Vec<f64> = (0..count).map(|_| Indices::one(indices, rng, rows)).collect();
-            let wants = (0..count * columns).map(|at| {
-                let index = chosen[at / columns];
-                let inside = index >= 0.0 && index < rows as f64;
-                Want::number(if inside { weights.at(index as usize, at % columns).0 } else { 0.0 })
-            });
-            let wants = wants.collect();
-            let mut trial = Trial::new();
-            trial.planes("table", &weights.words());
-            trial.input("indices", indices.dtype(), &chosen);
-            trial.output("output", dtype, wants);
-            trial.calling(move |backend, p| {
-                let table = QuantMatrix::new(p[0], format, rows, columns);
-                backend.quant_gather(&QuantGatherDesc::new(dtype, table, p[1], p[2], count))
-            })
-        })
-    })
-}
-
-/// `dequantize`.
-fn whole() -> impl Iterator<Item = Case> {
-    let scales = [Scales::Usual, Scales::One, Scales::Extreme];
-    let grid = pairwise(&[FORMATS.len(), 4, 5, 2, 2, 3], "dequantize");
-    grid.into_iter().map(move |row| {
-        let (format, lengths) = FORMATS[row[0]];
-        let (columns, rows, ld_extra) = (lengths[row[1]], [0, 1, 2, 7, 33][row[2]], [0, 3][row[3]]);
-        let (dtype, scales) = ([F32, F16][row[4]], scales[row[5]]);
-        let kind = format!("{scales:?}").to_lowercase();
-        let name = format!("{}_{dtype}_rows{rows}_columns{columns}_ld{ld_extra}_{kind}", name_of(format));
-        Case::new("dequantize", name, move |rng| {
-            let weights = Weights::random(rng, format, rows, columns, scales);
-            let ld = columns + ld_extra;
-            let places = (0..rows * columns).map(|at| {
-                let (i, j) = (at / columns, at % columns);
-                (i * ld + j, weight(weights.at(i, j).0))
-            });
-            let places: Vec<_> = places.collect();
-            let before = vec![f64::NAN; places.last().map_or(0, |&(at, _)| at + 1)];
-            let mut trial = Trial::new();
-            trial.planes("input", &weights.words());
-            trial.scattered("output", dtype, before, places);
-            trial.calling(move |backend, p| {
-                let input = QuantMatrix::new(p[0], format, rows, columns);
-                backend.dequantize(&DequantizeDesc::new(input, Matrix::new(p[1], dtype, ld)))
-            })
-        })
-    })
 }

@@ -6,10 +6,9 @@ use backend_api::desc::{Matrix, RopeAppendDesc, RopeAppendShape, RopeStyle, Rope
 use crate::case::Case;
 use crate::data::uniform;
 use crate::grid::pairwise;
-use crate::oracle::rope::rope;
+use crate::oracle::rope::{Appended, rope_append};
 use crate::rng::Rng;
 use crate::trial::Trial;
-use crate::want::Want;
 
 /// `head_dim` and `rotary_dim`.
 const DIMS: [(usize, usize); 7] = [(2, 2), (5, 4), (7, 0), (8, 6), (32, 32), (80, 32), (128, 128)];
@@ -105,34 +104,17 @@ impl RopeAppend {
         let of_qkv = if rows == 0 { 0 } else { (rows - 1) * ld + width };
         let of_cache = if cached == 0 { 0 } else { (cache_rows - 1) * cache_ld + cached };
         let qkv: Vec<f64> = uniform(rng, dtype, of_qkv, -2.0, 2.0);
-        let rotated = |i: usize, x: &[f64]| {
-            let position = (positions[i] as usize).min(max_position - 1) * pairs;
-            rope(x, &cos[position..][..pairs], &sin[position..][..pairs], style)
+        let offset = if self.is_shared { of_qkv } else { 0 };
+        let desc_of = move |p: &[u64]| {
+            let qkv = Matrix::new(p[4], dtype, ld);
+            let cache = Matrix::new(p[p.len() - 1], cache_dtype, cache_ld).with_offset(offset);
+            let tables = RopeTables { cos: p[0], sin: p[1], max_position };
+            let shape = RopeAppendShape { rows, heads, kv_heads, head_dim: d, cache_rows };
+            let desc = RopeAppendDesc::new(qkv, cache, tables, shape, p[2], p[3]);
+            desc.with_style(style).with_rotary_dim(rotary_dim)
         };
-        let converted = |want| match want {
-            // What is copied into another type is rounded.
-            Want::Exact(x) if cache_dtype != dtype => Want::number(x),
-            want => want,
-        };
-        let mut of_queries = Vec::new();
-        let mut of_rows = vec![None; cache_rows];
-        for (i, &index) in indices.iter().enumerate() {
-            let row = &qkv[i * ld..][..width];
-            for head in 0..heads {
-                let wants = rotated(i, &row[head * d..][..d]).into_iter().take(rotary_dim).enumerate();
-                of_queries.extend(wants.map(|(at, want)| (i * ld + head * d + at, want)));
-            }
-            let Some(target) = of_rows.get_mut(index as usize) else { continue };
-            let (keys, values) = row[heads * d..].split_at(kv_heads * d);
-            let keys = keys.chunks(d).flat_map(|key| rotated(i, key));
-            let values = values.iter().map(|&value| Want::Exact(value));
-            *target = Some(keys.chain(values).map(converted).collect::<Vec<Want>>());
-        }
-        let mut of_places = Vec::new();
-        for (row, wants) in of_rows.into_iter().enumerate() {
-            let first = row * cache_ld;
-            of_places.extend(wants.into_iter().flatten().enumerate().map(|(at, want)| (first + at, want)));
-        }
+        let operands = Appended { qkv: &qkv, cos: &cos, sin: &sin, positions: &positions, indices: &indices };
+        let [of_queries, of_cache_rows] = rope_append(&desc_of(&[0; 6]), &operands);
 
         let mut trial = Trial::new();
         trial.input("cos", DType::F32, &cos);
@@ -141,21 +123,12 @@ impl RopeAppend {
         trial.input("indices", DType::U32, if of_cache > 0 { &indices } else { &[] });
         let before = uniform(rng, cache_dtype, of_cache, -2.0, 2.0);
         if self.is_shared {
-            let shift = |(at, want)| (of_qkv + at, want);
-            let wants = of_queries.into_iter().chain(of_places.into_iter().map(shift)).collect();
+            let wants = of_queries.into_iter().chain(of_cache_rows).collect();
             trial.scattered("qkv and cache", dtype, [qkv, before].concat(), wants);
         } else {
             trial.scattered("qkv", dtype, qkv, of_queries);
-            trial.scattered("cache", cache_dtype, before, of_places);
+            trial.scattered("cache", cache_dtype, before, of_cache_rows);
         }
-        trial.calling(move |backend, p| {
-            let offset = if self.is_shared { of_qkv } else { 0 };
-            let qkv = Matrix::new(p[4], dtype, ld);
-            let cache = Matrix::new(p[p.len() - 1], cache_dtype, cache_ld).with_offset(offset);
-            let tables = RopeTables { cos: p[0], sin: p[1], max_position };
-            let shape = RopeAppendShape { rows, heads, kv_heads, head_dim: d, cache_rows };
-            let desc = RopeAppendDesc::new(qkv, cache, tables, shape, p[2], p[3]);
-            backend.rope_append(&desc.with_style(style).with_rotary_dim(rotary_dim))
-        })
+        trial.calling(move |backend, p| backend.rope_append(&desc_of(p)))
     }
 }

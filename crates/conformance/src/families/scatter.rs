@@ -106,9 +106,8 @@ fn typed(
     indices: Indices,
     per_element: bool,
 ) -> Case {
-    let kind = format!("{indices:?}").to_lowercase();
+    let (kind, op_name) = (indices.name(), op.name());
     let each = super::flag(per_element, "elements", "rows");
-    let op_name = op.name();
     let from = if source_dtype == dtype { String::new() } else { format!("_from_{source_dtype}") };
     let name = format!(
         "{op_name}_{dtype}{from}_outer{outer}_rows{rows}_columns{columns}_count{count}_{kind}_{each}"

@@ -38,7 +38,7 @@ fn case(
     layout: Layout,
 ) -> Case {
     let names = [Some(choice), values[0], values[1]].map(|broadcast| match broadcast {
-        Some(broadcast) => format!("{broadcast:?}").to_lowercase(),
+        Some(broadcast) => broadcast.name(),
         None => "number".to_owned(),
     });
     let name = format!("{dtype}_{}_{}_{}", shape_name(shape), names.join("-"), layout.name());

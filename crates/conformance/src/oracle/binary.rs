@@ -1,9 +1,11 @@
 //! Functions of two numbers.
 
-use backend_api::{BinaryOp, CompareOp, DType, UnaryOp};
+use backend_api::desc::{BinaryDesc, CompareDesc, Value};
+use backend_api::{BackendResult, BinaryOp, CompareOp, DType, UnaryOp};
 
+use super::expected::{Bytes, Expected, places_of};
 use super::unary::{self, exp_error};
-use crate::float::{MIN_NORMAL_F32, ROUNDING, is_subnormal, ulp_f32};
+use crate::float::{MIN_NORMAL_F32, ROUNDING, is_subnormal, round_to, ulp_f32};
 use crate::want::Want;
 
 /// `op(a, b)` for numbers of `dtype`; a subnormal one may count as zero.
@@ -113,4 +115,69 @@ fn pow(a: f64, b: f64) -> Want {
     let relative = (std::f64::consts::LN_2 * exponent_error).exp_m1() + exp_error(exponent);
     let bound = value.abs() * relative;
     Want::near(value, if bound.is_finite() { bound } else { 0.0 })
+}
+
+/// A tensor's numbers by their place, or a number.
+struct Input {
+    numbers: Vec<f64>,
+    offset: usize,
+    scalar: Option<f64>,
+}
+
+impl Input {
+    fn new(value: Value<'_>, memory: &Bytes) -> Self {
+        match value {
+            Value::Tensor(tensor) => {
+                let numbers = memory.numbers(tensor.ptr, tensor.dtype);
+                Self { numbers, offset: tensor.offset, scalar: None }
+            }
+            Value::Scalar(number) => Self { numbers: Vec::new(), offset: 0, scalar: Some(number) },
+        }
+    }
+
+    /// The number at a place; a single one as f32 has it.
+    fn at(&self, place: usize) -> f64 {
+        match self.scalar {
+            Some(number) => round_to(DType::F32, number),
+            None => self.numbers[self.offset + place],
+        }
+    }
+}
+
+pub(super) fn expect_binary(
+    op: &'static str,
+    desc: &BinaryDesc<'_>,
+    memory: &Bytes,
+) -> BackendResult<Expected> {
+    let (output, dtype) = (desc.output, desc.output.dtype);
+    if !dtype.is_float() {
+        return Ok(Expected::exact(output.ptr, dtype));
+    }
+    let [a, b] = [desc.a, desc.b].map(|value| Input::new(value, memory));
+    let want = |from_a, from_b| binary(desc.op, a.at(from_a), b.at(from_b), dtype);
+    let places = places_of(&desc.operands(op)?.1).into_iter();
+    let wants = places.map(|[from_a, from_b, to]| (output.offset + to, want(from_a, from_b))).collect();
+    Ok(Expected::computed(output.ptr, dtype, wants))
+}
+
+/// Beside a subnormal number, which may be taken for zero, either answer is right.
+pub(super) fn expect_compare(
+    op: &'static str,
+    desc: &CompareDesc<'_>,
+    memory: &Bytes,
+) -> BackendResult<Expected> {
+    let (output, dtype) = (desc.output, desc.dtype());
+    if !dtype.is_float() {
+        return Ok(Expected::exact(output.ptr, output.dtype));
+    }
+    let [a, b] = [desc.a, desc.b].map(|value| Input::new(value, memory));
+    let want = |a: f64, b: f64| {
+        let holds = f64::from(u8::from(holds(desc.op, a, b)));
+        let is_open = is_subnormal(dtype, a) || is_subnormal(dtype, b);
+        Want::number(holds).or(is_open.then_some(Want::number(1.0 - holds)))
+    };
+    let places = places_of(&desc.operands(op)?.1).into_iter();
+    let wants =
+        places.map(|[from_a, from_b, to]| (output.offset + to, want(a.at(from_a), b.at(from_b)))).collect();
+    Ok(Expected::computed(output.ptr, output.dtype, wants))
 }

@@ -1,9 +1,12 @@
 //! Convolution, its transposition and its gradients: all of them sums of the same products, by what the
 //! product is added to.
 
-use backend_api::Activation;
-use backend_api::desc::{ConvShape, ImageLayout};
+use backend_api::desc::{
+    ConvBackwardDataDesc, ConvBackwardFilterDesc, ConvDesc, ConvShape, ConvTransposeDesc, ImageLayout,
+};
+use backend_api::{Activation, BackendResult};
 
+use super::expected::{Bytes, Expected};
 use super::product::{Element, Products};
 use crate::want::Want;
 
@@ -120,4 +123,35 @@ fn for_each_product(shape: &ConvShape, mut each: impl FnMut(usize, usize, usize)
 
 fn indices([a, b, c, d]: [usize; 4]) -> impl Iterator<Item = (usize, usize, usize, usize)> {
     (0..a * b * c * d).map(move |i| (i / d / c / b, i / d / c % b, i / d % c, i % d))
+}
+
+pub(super) fn expect_conv(desc: &ConvDesc, memory: &Bytes) -> Expected {
+    let [input, filter] = [desc.input, desc.filter].map(|ptr| memory.numbers(ptr, desc.dtype));
+    let bias = desc.bias.map(|ptr| memory.numbers(ptr, desc.dtype));
+    let finish = Finish { bias: bias.as_deref(), activation: desc.activation, exact: false };
+    Expected::packed(desc.output, desc.dtype, wants(&desc.shape, Sum::Output, [&input, &filter], finish))
+}
+
+pub(super) fn expect_conv_transpose(
+    op: &'static str,
+    desc: &ConvTransposeDesc,
+    memory: &Bytes,
+) -> BackendResult<Expected> {
+    let [input, filter] = [desc.input, desc.filter].map(|ptr| memory.numbers(ptr, desc.dtype));
+    let bias = desc.bias.map(|ptr| memory.numbers(ptr, desc.dtype));
+    let finish = Finish { bias: bias.as_deref(), activation: desc.activation, exact: false };
+    let wants = wants(&desc.transposes(op)?, Sum::Input, [&filter, &input], finish);
+    Ok(Expected::packed(desc.output, desc.dtype, wants))
+}
+
+pub(super) fn expect_conv_backward_data(desc: &ConvBackwardDataDesc, memory: &Bytes) -> Expected {
+    let [filter, gradient] = [desc.filter, desc.grad_output].map(|ptr| memory.numbers(ptr, desc.dtype));
+    let wants = wants(&desc.shape, Sum::Input, [&filter, &gradient], Finish::plain(false));
+    Expected::packed(desc.grad_input, desc.dtype, wants)
+}
+
+pub(super) fn expect_conv_backward_filter(desc: &ConvBackwardFilterDesc, memory: &Bytes) -> Expected {
+    let [input, gradient] = [desc.input, desc.grad_output].map(|ptr| memory.numbers(ptr, desc.dtype));
+    let wants = wants(&desc.shape, Sum::Filter, [&input, &gradient], Finish::plain(false));
+    Expected::packed(desc.grad_filter, desc.dtype, wants)
 }

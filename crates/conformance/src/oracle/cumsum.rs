@@ -1,7 +1,9 @@
 //! Cumulative sums.
 
 use backend_api::DType;
+use backend_api::desc::CumSumDesc;
 
+use super::expected::{Bytes, Expected};
 use crate::float::{MIN_NORMAL_F32, gamma, sums_exactly};
 use crate::want::Want;
 
@@ -40,4 +42,14 @@ pub(crate) fn cumsum(
         }
     }
     wants
+}
+
+pub(super) fn expect_cumsum(desc: &CumSumDesc, memory: &Bytes) -> Expected {
+    let CumSumDesc { length, inner, dtype, exclusive, reverse, .. } = *desc;
+    if !dtype.is_float() {
+        return Expected::exact(desc.output, dtype);
+    }
+    let x = memory.numbers(desc.input, dtype);
+    let wants = cumsum(dtype, &x, [length, inner], exclusive, reverse);
+    Expected::packed(desc.output, dtype, wants)
 }

@@ -1,8 +1,11 @@
 //! Clamping and scaling of each element.
 
-use backend_api::DType;
+use backend_api::desc::{AffineDesc, ClampDesc};
+use backend_api::{BackendResult, DType};
 
-use crate::float::{ROUNDING, round_to};
+use super::convert::convert;
+use super::expected::{Bytes, Expected, places_of};
+use crate::float::{ROUNDING, is_subnormal, round_to};
 use crate::want::Want;
 
 /// `x` between bounds, which are numbers of its type. A lower bound above the upper one gives the upper one.
@@ -16,4 +19,44 @@ pub(crate) fn affine(x: f64, factors: [f64; 2]) -> Want {
     let (product, value) = (scale * x, scale * x + bias);
     let bound = ROUNDING * (product.abs() + value.abs());
     Want::near(value, if value.is_finite() { bound } else { 0.0 })
+}
+
+pub(super) fn expect_clamp(
+    op: &'static str,
+    desc: &ClampDesc<'_>,
+    memory: &Bytes,
+) -> BackendResult<Expected> {
+    let (input, output, dtype) = (desc.input, desc.output, desc.output.dtype);
+    if !dtype.is_float() {
+        return Ok(Expected::exact(output.ptr, dtype));
+    }
+    let bounds = [desc.min, desc.max].map(|bound| convert(dtype, bound));
+    let x = memory.numbers(input.ptr, dtype);
+    let want = |at: usize| {
+        let x = x[input.offset + at];
+        let zero = is_subnormal(dtype, x).then(|| clamp(0f64.copysign(x), bounds));
+        clamp(x, bounds).or(zero)
+    };
+    let places = places_of(&desc.operands(op)?.1).into_iter();
+    let wants = places.map(|[from, to]| (output.offset + to, want(from))).collect();
+    Ok(Expected::computed(output.ptr, dtype, wants))
+}
+
+pub(super) fn expect_affine(
+    op: &'static str,
+    desc: &AffineDesc<'_>,
+    memory: &Bytes,
+) -> BackendResult<Expected> {
+    let (input, output, dtype) = (desc.input, desc.output, desc.output.dtype);
+    let x = memory.numbers(input.ptr, dtype);
+    // A subnormal input may be taken for zero.
+    let want = |at: usize| {
+        let x = x[input.offset + at];
+        let factors = [desc.scale, desc.bias];
+        let zero = is_subnormal(dtype, x).then(|| affine(0.0, factors));
+        affine(x, factors).or(zero)
+    };
+    let places = places_of(&desc.operands(op)?.1).into_iter();
+    let wants = places.map(|[from, to]| (output.offset + to, want(from))).collect();
+    Ok(Expected::computed(output.ptr, dtype, wants))
 }

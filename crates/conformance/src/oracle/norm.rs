@@ -1,5 +1,10 @@
 //! Layer and root-mean-square normalisation of one row.
 
+use backend_api::desc::{
+    BatchNormDesc, GroupNormDesc, LayerNormDesc, NormBackwardDesc, NormBackwardWeightDesc, RmsNormDesc,
+};
+
+use super::expected::{Bytes, Expected};
 use crate::float::{JOINS, MIN_NORMAL_F32, ROUNDING, gamma, sums_exactly};
 use crate::want::Want;
 
@@ -187,4 +192,89 @@ pub(crate) fn weight_wants(rows: impl Iterator<Item = Vec<(f64, f64)>>, columns:
     let flushed = n as f64 * MIN_NORMAL_F32;
     let want = |(sum, error, size): (f64, f64, f64)| Want::near(sum, error + gamma(n) * size + flushed);
     sums.into_iter().map(want).collect()
+}
+
+/// Row number `row` of packed rows; empty where there are none.
+fn row(numbers: &[f64], row: usize, columns: usize) -> &[f64] {
+    numbers.get(row * columns..(row + 1) * columns).unwrap_or(&[])
+}
+
+pub(super) fn expect_layer_norm(desc: &LayerNormDesc, memory: &Bytes) -> Vec<Expected> {
+    let LayerNormDesc { rows, columns, dtype, weight_dtype, eps, .. } = *desc;
+    let [weight, bias] = [desc.weight, desc.bias].map(|ptr| memory.optional(ptr, weight_dtype));
+    let residual = memory.optional(desc.residual, dtype);
+    let input = memory.numbers(desc.input, dtype);
+    let of = |at: usize| {
+        let (input, residual) = (row(&input, at, columns), row(&residual, at, columns));
+        Row { input, residual, weight: &weight, bias: &bias, eps }
+    };
+    let sums = desc.sum.map(|ptr| Expected::packed(ptr, dtype, (0..rows).flat_map(|at| of(at).sums())));
+    let norms = Expected::packed(desc.output, dtype, (0..rows).flat_map(|at| of(at).layer_norm()));
+    sums.into_iter().chain([norms]).collect()
+}
+
+pub(super) fn expect_rms_norm(desc: &RmsNormDesc, memory: &Bytes) -> Vec<Expected> {
+    let RmsNormDesc { rows, columns, dtype, weight_dtype, eps, .. } = *desc;
+    let (weight, residual) =
+        (memory.optional(desc.weight, weight_dtype), memory.optional(desc.residual, dtype));
+    let input = memory.numbers(desc.input, dtype);
+    let of = |at: usize| {
+        let (input, residual) = (row(&input, at, columns), row(&residual, at, columns));
+        Row { input, residual, weight: &weight, bias: &[], eps }
+    };
+    let sums = desc.sum.map(|ptr| Expected::packed(ptr, dtype, (0..rows).flat_map(|at| of(at).sums())));
+    let norms = Expected::packed(desc.output, dtype, (0..rows).flat_map(|at| of(at).rms_norm()));
+    sums.into_iter().chain([norms]).collect()
+}
+
+pub(super) fn expect_group_norm(desc: &GroupNormDesc, memory: &Bytes) -> Expected {
+    let GroupNormDesc { batch, channels, spatial, groups, dtype, eps, .. } = *desc;
+    let input = memory.numbers(desc.input, dtype);
+    let [weight, bias] = [desc.weight, desc.bias].map(|ptr| memory.optional(ptr, desc.weight_dtype));
+    let each = channels / groups;
+    let wants = (0..batch * groups).flat_map(|at| {
+        let first = at % groups * each;
+        let spread = |scales: &[f64]| -> Vec<f64> {
+            let own = scales.get(first..first + each).unwrap_or(&[]);
+            own.iter().flat_map(|&scale| vec![scale; spatial]).collect()
+        };
+        let (weight, bias) = (spread(&weight), spread(&bias));
+        Row { input: row(&input, at, each * spatial), residual: &[], weight: &weight, bias: &bias, eps }
+            .layer_norm()
+    });
+    Expected::packed(desc.output, dtype, wants)
+}
+
+pub(super) fn expect_batch_norm(desc: &BatchNormDesc, memory: &Bytes) -> Expected {
+    let BatchNormDesc { channels, spatial, dtype, eps, .. } = *desc;
+    let input = memory.numbers(desc.input, dtype);
+    let [mean, variance] = [desc.mean, desc.variance].map(|ptr| memory.numbers(ptr, desc.weight_dtype));
+    let [weight, bias] = [desc.weight, desc.bias].map(|ptr| memory.optional(ptr, desc.weight_dtype));
+    let wants = input.iter().enumerate().map(|(at, &x)| {
+        let c = at / spatial % channels;
+        let scale = |scales: &[f64], otherwise| scales.get(c).copied().unwrap_or(otherwise);
+        batch_norm(x, [mean[c], variance[c], scale(&weight, 1.0), scale(&bias, 0.0)], eps)
+    });
+    Expected::packed(desc.output, dtype, wants)
+}
+
+pub(super) fn expect_norm_backward(desc: &NormBackwardDesc, memory: &Bytes) -> Expected {
+    let NormBackwardDesc { rows, columns, dtype, eps, .. } = *desc;
+    let [x, g] = [desc.x, desc.grad_output].map(|ptr| memory.numbers(ptr, dtype));
+    let weight = memory.optional(desc.weight, dtype);
+    let wants = (0..rows).flat_map(|at| {
+        let of = Row { input: row(&x, at, columns), residual: &[], weight: &weight, bias: &[], eps };
+        of.backward(row(&g, at, columns), desc.centred)
+    });
+    Expected::packed(desc.grad_input, dtype, wants)
+}
+
+pub(super) fn expect_norm_backward_weight(desc: &NormBackwardWeightDesc, memory: &Bytes) -> Expected {
+    let NormBackwardWeightDesc { rows, columns, dtype, eps, .. } = *desc;
+    let [x, g] = [desc.x, desc.grad_output].map(|ptr| memory.numbers(ptr, dtype));
+    let terms = (0..rows).map(|at| {
+        let of = Row { input: row(&x, at, columns), residual: &[], weight: &[], bias: &[], eps };
+        of.weight_gradient(row(&g, at, columns), desc.centred)
+    });
+    Expected::packed(desc.grad_weight, dtype, weight_wants(terms, columns))
 }

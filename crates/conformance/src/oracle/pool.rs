@@ -1,8 +1,9 @@
 //! Pooling.
 
-use backend_api::desc::{PoolOp, PoolShape};
+use backend_api::desc::{PoolBackwardDesc, PoolDesc, PoolOp, PoolShape};
 
 use super::conv::image_at;
+use super::expected::{Bytes, Expected};
 use crate::float::{MIN_NORMAL_F32, gamma, sum_error};
 use crate::want::Want;
 
@@ -88,4 +89,15 @@ fn first_largest(input: &[f64], places: &[usize]) -> Option<usize> {
     let nan = places.iter().copied().find(|&place| input[place].is_nan());
     let largest = places.iter().map(|&place| input[place]).fold(f64::NEG_INFINITY, f64::max);
     nan.or_else(|| places.iter().copied().find(|&place| input[place] == largest))
+}
+
+pub(super) fn expect_pool(desc: &PoolDesc, memory: &Bytes) -> Expected {
+    let input = memory.numbers(desc.input, desc.dtype);
+    Expected::packed(desc.output, desc.dtype, forward(&desc.shape, desc.op, &input))
+}
+
+pub(super) fn expect_pool_backward(desc: &PoolBackwardDesc, memory: &Bytes) -> Expected {
+    let [input, gradient] = [desc.input, desc.grad_output].map(|ptr| memory.numbers(ptr, desc.dtype));
+    let wants = backward(&desc.shape, desc.op, &input, &gradient);
+    Expected::packed(desc.grad_input, desc.dtype, wants)
 }

@@ -1,7 +1,9 @@
 //! Matrix products.
 
-use backend_api::{Activation, DType};
+use backend_api::desc::{BiasAxis, MatmulDesc, Matrix};
+use backend_api::{Activation, DType, MathMode};
 
+use super::expected::{Bytes, Expected};
 use super::unary::activation;
 use crate::float::{MIN_NORMAL_F32, gamma};
 use crate::want::Want;
@@ -131,4 +133,44 @@ impl Stored {
 /// factors.
 pub(crate) fn scales_exactly(dtype: DType, alpha: f64, beta: f64) -> bool {
     dtype == DType::F32 && (alpha * 2.0).fract() == 0.0 && (beta * 2.0).fract() == 0.0
+}
+
+/// `lines` lines of `length` numbers of a matrix, each packed: its rows, or its columns if `across`.
+pub(super) fn lines(
+    numbers: &[f64],
+    start: usize,
+    ld: usize,
+    across: bool,
+    [lines, length]: [usize; 2],
+) -> Vec<f64> {
+    let at = |line: usize, i: usize| if across { i * ld + line } else { line * ld + i };
+    (0..lines * length).map(|n| numbers[start + at(n / length, n % length)]).collect()
+}
+
+pub(super) fn expect_matmul(desc: &MatmulDesc, memory: &Bytes) -> Expected {
+    let &MatmulDesc { m, n, k, a, b, c, alpha, beta, .. } = desc;
+    let numbers = |matrix: Matrix| memory.numbers(matrix.ptr, matrix.dtype);
+    let (a_all, b_all, c_all) = (numbers(a), numbers(b), numbers(c));
+    let bias = memory.optional(desc.bias.map(|bias| bias.ptr), c.dtype);
+    // As the mode's documentation states it.
+    let term_error = if desc.math == MathMode::EmulatedF32 { 2f64.powi(-20) } else { 0.0 };
+    let mut places = Vec::with_capacity(desc.batch * m * n);
+    for batch in 0..desc.batch {
+        let start = |matrix: Matrix| matrix.offset + batch * matrix.batch_stride;
+        let rows = lines(&a_all, start(a), a.ld, desc.trans_a.is_transposed(), [m, k]);
+        let columns = lines(&b_all, start(b), b.ld, !desc.trans_b.is_transposed(), [n, k]);
+        for at in 0..m * n {
+            let (i, j) = (at / n, at % n);
+            let place = start(c) + i * c.ld + j;
+            let bias = desc.bias.map(|given| bias[if given.axis == BiasAxis::Row { i } else { j }]);
+            let activation = desc.activation;
+            let element =
+                Element { alpha, beta, c: c_all[place], bias, activation, exact: false, term_error };
+            let mut sum = Products::default();
+            let pairs = rows[i * k..][..k].iter().zip(&columns[j * k..][..k]);
+            pairs.for_each(|(&a, &b)| sum.add(a, b));
+            places.push((place, element.of_sum(sum)));
+        }
+    }
+    Expected::computed(c.ptr, c.dtype, places)
 }

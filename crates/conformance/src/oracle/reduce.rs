@@ -1,7 +1,9 @@
 //! Reductions.
 
-use backend_api::{DType, ReduceOp};
+use backend_api::desc::ReduceDesc;
+use backend_api::{BackendResult, DType, ReduceOp};
 
+use super::expected::{Bytes, Expected, places_of};
 use super::softmax::counts;
 use crate::float::{ROUNDING, gamma, sum_error, ulp_f32};
 use crate::want::Want;
@@ -126,4 +128,23 @@ pub(crate) fn wants(
 /// The numbers along the axis at (outer, inner).
 pub(crate) fn slice(values: &[f64], [outer, at]: [usize; 2], length: usize, inner: usize) -> Vec<f64> {
     (0..length).map(|i| values[(outer * length + i) * inner + at]).collect()
+}
+
+pub(super) fn expect_reduce(
+    op: &'static str,
+    desc: &ReduceDesc<'_>,
+    memory: &Bytes,
+) -> BackendResult<Expected> {
+    let (input, dtype) = (desc.input, desc.input.dtype);
+    if !dtype.is_float() || desc.op.is_index() {
+        return Ok(Expected::exact(desc.output, desc.output_dtype));
+    }
+    let x = memory.numbers(input.ptr, dtype);
+    let (_, loops) = desc.operands(op)?;
+    let reduced = places_of(&loops.reduced);
+    let wants = places_of(&loops.kept).into_iter().map(|[from, to]| {
+        let values: Vec<f64> = reduced.iter().map(|[at]| x[input.offset + from + at]).collect();
+        (to, reduce(desc.op, &values))
+    });
+    Ok(Expected::computed(desc.output, desc.output_dtype, wants.collect()))
 }

@@ -1,7 +1,11 @@
-//! Rotary position embedding of one vector.
+//! Rotary position embedding, of one vector and of rows whose keys go to a cache.
 
-use backend_api::desc::RopeStyle;
+use std::collections::BTreeMap;
 
+use backend_api::DType;
+use backend_api::desc::{RopeAppendDesc, RopeDesc, RopeStyle};
+
+use super::expected::{Bytes, Expected, start};
 use crate::float::{MIN_NORMAL_F32, gamma};
 use crate::want::Want;
 
@@ -20,4 +24,91 @@ pub(crate) fn rope(x: &[f64], cos: &[f64], sin: &[f64], style: RopeStyle) -> Vec
         wants[j] = near(x[i] * s, x[j] * c);
     }
     wants
+}
+
+/// `want` of a number that is copied, which another type rounds.
+fn converted(want: Want, [from, to]: [DType; 2]) -> Want {
+    match want {
+        Want::Exact(x) if from != to => Want::number(x),
+        want => want,
+    }
+}
+
+pub(super) fn expect_rope(desc: &RopeDesc, memory: &Bytes) -> Expected {
+    let &RopeDesc { batch, heads, seq, head_dim, dtype, output_dtype, .. } = desc;
+    let pairs = desc.rotary_dim / 2;
+    let [from, to] = desc.layouts();
+    let input = memory.numbers(desc.input, dtype);
+    let [cos, sin] = [desc.cos, desc.sin].map(|ptr| memory.numbers(ptr, DType::F32));
+    let positions = memory.optional(desc.positions, DType::U32);
+    let mut wants = Vec::new();
+    for row in 0..batch * heads * seq {
+        let (b, h, t) = (row / seq / heads, row / seq % heads, row % seq);
+        let position = positions.get(b * seq + t).map_or(desc.start + t, |&position| position as usize);
+        let at = position.min(desc.max_position.saturating_sub(1)) * pairs;
+        let x = &input[start(from, [b, h, t])..][..head_dim];
+        let rotated = rope(x, &cos[at..][..pairs], &sin[at..][..pairs], desc.style);
+        let first = start(to, [b, h, t]);
+        let stored = rotated.into_iter().map(|want| converted(want, [dtype, output_dtype]));
+        wants.extend(stored.enumerate().map(|(i, want)| (first + i, want)));
+    }
+    Expected::computed(desc.output, output_dtype, wants)
+}
+
+/// What the operands of a `rope_append` hold, each from its handle on; nothing where it isn't read.
+pub(crate) struct Appended<'a> {
+    pub(crate) qkv: &'a [f64],
+    pub(crate) cos: &'a [f64],
+    pub(crate) sin: &'a [f64],
+    pub(crate) positions: &'a [f64],
+    pub(crate) indices: &'a [f64],
+}
+
+/// The queries in place, and the rows of the cache that an index names, each element by its place after the handle.
+pub(crate) fn rope_append(desc: &RopeAppendDesc, operands: &Appended<'_>) -> [Vec<(usize, Want)>; 2] {
+    let &RopeAppendDesc { heads, kv_heads, head_dim, rotary_dim, .. } = desc;
+    let ([width, cached], pairs) = (desc.widths(), rotary_dim / 2);
+    let start = |i: usize| desc.qkv.offset + i * desc.qkv.ld;
+    let rotated = |i: usize, x: &[f64]| {
+        if pairs == 0 {
+            return x.iter().map(|&x| Want::Exact(x)).collect();
+        }
+        let at = (operands.positions[i] as usize).min(desc.max_position - 1) * pairs;
+        rope(x, &operands.cos[at..][..pairs], &operands.sin[at..][..pairs], desc.style)
+    };
+    let (mut of_queries, mut of_rows) = (Vec::new(), BTreeMap::new());
+    for i in (0..desc.rows).filter(|_| width > 0) {
+        let row = &operands.qkv[start(i)..][..width];
+        for head in 0..heads {
+            let wants = rotated(i, &row[head * head_dim..][..head_dim]).into_iter().take(rotary_dim);
+            of_queries.extend(wants.enumerate().map(|(at, want)| (start(i) + head * head_dim + at, want)));
+        }
+        let target = operands.indices.get(i).map(|&index| index as usize);
+        let Some(target) = target.filter(|&target| cached > 0 && target < desc.cache_rows) else { continue };
+        let (keys, values) = row[heads * head_dim..].split_at(kv_heads * head_dim);
+        let keys = keys.chunks(head_dim).flat_map(|key| rotated(i, key));
+        let wants = keys.chain(values.iter().map(|&value| Want::Exact(value)));
+        let types = [desc.qkv.dtype, desc.cache.dtype];
+        // Of equal indices, the last one stays.
+        of_rows.insert(target, wants.map(|want| converted(want, types)).collect::<Vec<_>>());
+    }
+    let of_cache = of_rows.into_iter().flat_map(|(target, wants)| {
+        let first = desc.cache.offset + target * desc.cache.ld;
+        wants.into_iter().enumerate().map(move |(at, want)| (first + at, want))
+    });
+    [of_queries, of_cache.collect()]
+}
+
+pub(super) fn expect_rope_append(desc: &RopeAppendDesc, memory: &Bytes) -> Vec<Expected> {
+    let of_pairs = |ptr: u64| (desc.rotary_dim > 0).then_some(ptr);
+    let [cos, sin] = [desc.cos, desc.sin].map(|ptr| memory.optional(of_pairs(ptr), DType::F32));
+    let [positions, indices] =
+        [of_pairs(desc.positions), Some(desc.indices)].map(|ptr| memory.optional(ptr, DType::U32));
+    let qkv = memory.numbers(desc.qkv.ptr, desc.qkv.dtype);
+    let operands = Appended { qkv: &qkv, cos: &cos, sin: &sin, positions: &positions, indices: &indices };
+    let [of_queries, of_cache] = rope_append(desc, &operands);
+    vec![
+        Expected::computed(desc.qkv.ptr, desc.qkv.dtype, of_queries),
+        Expected::computed(desc.cache.ptr, desc.cache.dtype, of_cache),
+    ]
 }

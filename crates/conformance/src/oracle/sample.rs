@@ -1,5 +1,11 @@
 //! The tokens that a draw may give.
 
+use backend_api::desc::SampleDesc;
+use backend_api::{DType, random};
+
+use super::expected::{Bytes, Expected};
+use crate::want::Want;
+
 /// How a token is drawn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
@@ -81,4 +87,23 @@ pub(crate) fn tokens(settings: Settings, logits: &[f64], window: &[f64], u: f64)
         }
     }
     found
+}
+
+pub(super) fn expect_sample(desc: &SampleDesc, memory: &Bytes) -> Expected {
+    let &SampleDesc { rows, columns, temperature, top_k, top_p, min_p, .. } = desc;
+    let logits = memory.numbers(desc.logits, desc.dtype);
+    let repetition = desc.repetition;
+    let window = memory.optional(repetition.map(|repetition| repetition.window), DType::I32);
+    let len = repetition.map_or(0, |repetition| repetition.len);
+    let penalty = repetition.map_or(1.0, |repetition| repetition.penalty);
+    let settings = Settings { temperature, top_k, top_p, min_p, penalty };
+    let first = desc.offset.wrapping_add(memory.word_pair(desc.offset_ptr));
+    let wants = (0..rows).map(|row| {
+        let at = first.wrapping_add(row as u64);
+        let number = random::uniforms(random::philox_block(desc.seed, at / 4))[(at % 4) as usize];
+        let row_logits = &logits[row * columns..][..columns];
+        let possible = tokens(settings, row_logits, &window[row * len..][..len], f64::from(number));
+        Want::AnyOf(possible.into_iter().map(|token| Want::Exact(token as f64)).collect())
+    });
+    Expected::packed(desc.tokens, DType::I32, wants)
 }

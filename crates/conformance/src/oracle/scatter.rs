@@ -1,8 +1,10 @@
 //! What becomes of a number of a table that others arrive at.
 
+use backend_api::desc::ScatterDesc;
 use backend_api::{DType, ScatterOp};
 
-use crate::float::{gamma, sum_error};
+use super::expected::{Bytes, Expected};
+use crate::float::{gamma, round_to, sum_error};
 use crate::want::Want;
 
 /// What the numbers that arrive, in order, make of the one before. A sum rounds each partial sum, none
@@ -37,4 +39,25 @@ pub(crate) fn scattered(op: ScatterOp, dtype: DType, before: f64, arriving: &[f6
         ScatterOp::Max => Want::number(all().fold(before, f64::max)),
         _ => Want::number(all().fold(before, f64::min)),
     })
+}
+
+pub(super) fn expect_scatter(desc: &ScatterDesc, memory: &Bytes) -> Expected {
+    let &ScatterDesc { rows, columns, count, outer, dtype, source_dtype, .. } = desc;
+    if !dtype.is_float() || desc.op == ScatterOp::Assign {
+        return Expected::moved(desc.table, dtype, source_dtype);
+    }
+    let table = memory.numbers(desc.table, dtype);
+    let source = memory.numbers(desc.source, source_dtype);
+    let indices = memory.numbers(desc.indices, DType::U32);
+    let mut lists: Vec<Vec<f64>> = vec![Vec::new(); outer * rows * columns];
+    for (at, &x) in source.iter().take(outer * count * columns).enumerate() {
+        let (o, i, c) = (at / columns / count, at / columns % count, at % columns);
+        let index = indices[if desc.per_element { at } else { i }] as usize;
+        if index < rows {
+            lists[(o * rows + index) * columns + c].push(round_to(dtype, x));
+        }
+    }
+    let wants = lists.iter().enumerate();
+    let wants = wants.filter_map(|(at, list)| Some((at, scattered(desc.op, dtype, table[at], list)?)));
+    Expected::computed(desc.table, dtype, wants.collect())
 }

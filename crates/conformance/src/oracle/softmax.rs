@@ -1,5 +1,9 @@
 //! Softmax.
 
+use backend_api::desc::{SoftmaxBackwardDesc, SoftmaxDesc};
+
+use super::expected::{Bytes, Expected};
+use super::reduce::slice;
 use super::unary::exp_error;
 use crate::float::{MIN_NORMAL_F32, ROUNDING, gamma, sum_error, ulp_f32};
 use crate::want::Want;
@@ -102,4 +106,36 @@ pub(crate) fn backward(y: &[f64], g: &[f64], log: bool) -> Vec<Want> {
             Want::near(value, 1.001 * bound + 2.0 * MIN_NORMAL_F32)
         })
         .collect()
+}
+
+/// What `of` makes of each slice along the middle extent, where it lies.
+fn slices(
+    [outer, length, inner]: [usize; 3],
+    mut of: impl FnMut([usize; 2]) -> Vec<Want>,
+) -> Vec<(usize, Want)> {
+    let mut wants = Vec::new();
+    for at in 0..outer * inner {
+        let (o, i) = (at / inner, at % inner);
+        let place = |(k, want)| ((o * length + k) * inner + i, want);
+        wants.extend(of([o, i]).into_iter().enumerate().map(place));
+    }
+    wants
+}
+
+pub(super) fn expect_softmax(desc: &SoftmaxDesc, memory: &Bytes) -> Expected {
+    let SoftmaxDesc { outer, length, inner, log, .. } = *desc;
+    let x = memory.numbers(desc.input, desc.dtype);
+    let of = if log { log_softmax } else { softmax };
+    let wants = slices([outer, length, inner], |at| of(&slice(&x, at, length, inner)));
+    Expected::computed(desc.output, desc.dtype, wants)
+}
+
+pub(super) fn expect_softmax_backward(desc: &SoftmaxBackwardDesc, memory: &Bytes) -> Expected {
+    let SoftmaxBackwardDesc { outer, length, inner, log, .. } = *desc;
+    let [y, g] = [desc.y, desc.grad_output].map(|ptr| memory.numbers(ptr, desc.dtype));
+    let wants = slices([outer, length, inner], |at| {
+        let [y, g] = [&y, &g].map(|values| slice(values, at, length, inner));
+        backward(&y, &g, log)
+    });
+    Expected::computed(desc.grad_input, desc.dtype, wants)
 }

@@ -1,7 +1,9 @@
 //! Functions of one number.
 
-use backend_api::{Activation, DType, UnaryOp};
+use backend_api::desc::UnaryDesc;
+use backend_api::{Activation, BackendResult, DType, UnaryOp};
 
+use super::expected::{Bytes, Expected, places_of};
 use crate::float::{MIN_NORMAL_F32, ROUNDING, is_subnormal, ulp_f32};
 use crate::want::Want;
 
@@ -232,4 +234,20 @@ fn half_x_times(x: f64, value: f64, error: f64) -> Want {
     let bound = if error == 0.0 { 0.0 } else { x.abs() / 2.0 * error };
     let bound = if value.is_finite() { bound + 2.0 * ROUNDING * value.abs() } else { 0.0 };
     Want::near(value, bound)
+}
+
+pub(super) fn expect_unary(
+    op: &'static str,
+    desc: &UnaryDesc<'_>,
+    memory: &Bytes,
+) -> BackendResult<Expected> {
+    let (input, output, dtype) = (desc.input, desc.output, desc.output.dtype);
+    if !dtype.is_float() {
+        return Ok(Expected::exact(output.ptr, dtype));
+    }
+    let x = memory.numbers(input.ptr, dtype);
+    let want = |at: usize| unary_with(desc.op, [desc.alpha, desc.beta], x[input.offset + at], dtype);
+    let places = places_of(&desc.operands(op)?.1).into_iter();
+    let wants = places.map(|[from, to]| (output.offset + to, want(from))).collect();
+    Ok(Expected::computed(output.ptr, dtype, wants))
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 
 use super::cursor::{Cursor, GgufError, GgufErrorKind};
-use super::tensor::{Header, Places};
+use super::tensor::Header;
 use super::{Gguf, Metadata, Source, Tensor, TensorType};
 use crate::config::FACTORS;
 use crate::{Config, Error, Result};
@@ -67,18 +67,10 @@ impl Index {
         size: u64,
     ) -> Result<Self, GgufError> {
         let start = super::data_start(cursor, &metadata)? as u64;
-        let (mut tensors, mut places) = (BTreeMap::new(), Places::default());
-        for header in headers {
-            let range = header.range(size.saturating_sub(start))?;
-            places.add(&header, range.clone());
+        let tensors = super::by_name(headers, size.saturating_sub(start), |header, range| {
             let range = start + range.start..start + range.end;
-            let (offset, name) = (header.at, header.name.clone());
-            let place = Place { kind: header.kind, shape: header.shape, range };
-            if tensors.insert(name.clone(), place).is_some() {
-                return Err(GgufError { offset, kind: GgufErrorKind::Duplicate(name) });
-            }
-        }
-        places.check()?;
+            Ok(Place { kind: header.kind, shape: header.shape, range })
+        })?;
         Ok(Self { metadata, tensors })
     }
 

@@ -17,13 +17,8 @@ use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::{BindingLimits, Window};
 
 static GATHER_BLOCKS: KernelSource = kernel!(
-    "attention/gather_blocks",
-    libs: [GRID],
-    types: ["T", "A"],
-    constants: [],
-    reads: 3,
-    writes: 1,
-    params: Params,
+    "attention/gather_blocks", libs: [GRID],
+    types: ["T", "A"], constants: [], reads: 3, writes: 1, params: Params,
 );
 
 params! {

@@ -13,6 +13,7 @@ mod few_filters;
 mod filter;
 mod fold;
 mod halo;
+mod halo_step;
 mod job;
 mod nchw_to_nhwc;
 mod params;

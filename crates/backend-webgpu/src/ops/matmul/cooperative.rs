@@ -24,7 +24,7 @@ static COOPERATIVE: KernelSource = KernelSource {
     cooperative: true,
     subgroups: true,
     ..kernel!(
-        native "gemm/cooperative", libs: [GRID, MATMUL, SHIFTED_VECTOR, FRAGMENTS],
+        native "gemm/cooperative", libs: [GRID, MATMUL, SHIFTED_VECTOR, OPERAND_TILE],
         types: ["TA", "TB", "TC"], constants: Constants, reads: 3, writes: 3, params: Params,
     )
 };

@@ -3,12 +3,12 @@
 
 use backend_api::desc::{BiasAxis, MatmulDesc};
 
-use super::Windows;
 use super::gemv::Gemv;
 use super::kernel::Kernel;
 use super::plan::Plan;
 use super::skinny::Skinny;
 use super::strategy::Strategy;
+use super::{Call, Windows};
 use crate::device::h200;
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::cooperative_tile::CooperativeTile;
@@ -76,12 +76,8 @@ pub(super) struct PlannedPart {
 
 /// The parts in the order in which they are made, of operands that need no copies. What is left over comes first: if
 /// the operands were copied for it, the copies are still in the cache.
-pub(super) fn parts_with_plans(
-    ctx: &OpContext,
-    desc: &MatmulDesc,
-    windows: &Windows,
-    plan: &Plan,
-) -> Vec<PlannedPart> {
+pub(super) fn parts_with_plans(call: Call<'_>, plan: &Plan) -> Vec<PlannedPart> {
+    let Call { ctx, desc, windows, .. } = call;
     let parts = parts(desc, plan.tile()).into_iter().enumerate().rev();
     let planned = parts.map(|(number, part)| {
         let (desc, windows) = (part.of(desc), part.windows(desc, windows));

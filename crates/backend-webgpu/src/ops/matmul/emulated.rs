@@ -13,7 +13,7 @@ use backend_api::{BackendResult, DType};
 use super::plan::Plan;
 use super::split::{self, Partial};
 use super::strategy::{PARTS, STEP};
-use super::{Windows, stride};
+use super::{Call, Windows, stride};
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
@@ -75,21 +75,16 @@ struct SplitOperand {
 }
 
 /// Makes the product with the plan that `choose` has for the product of the parts.
-pub(super) fn run(
-    ctx: &OpContext,
-    op: &'static str,
-    desc: &MatmulDesc,
-    windows: &Windows,
-    plan: &Plan,
-) -> BackendResult<()> {
+pub(super) fn run(call: Call<'_>, plan: &Plan) -> BackendResult<()> {
+    let Call { ctx, op, desc, windows } = call;
     let k = desc.k.next_multiple_of(STEP);
     let a = split_f16(ctx, op, StoredOperand::left(desc, &windows.a), k)?;
     let b = split_f16(ctx, op, StoredOperand::right(desc, &windows.b), k)?;
     let mut parts = *desc;
     (parts.a, parts.b, parts.k) = (a.matrix, b.matrix, PARTS * k);
     let part_windows = Windows { a: a.parts, b: b.parts, ..windows.clone() };
-    let partial = Partial::make(ctx, op, &parts, &part_windows, plan)?;
-    split::combine(ctx, op, desc, windows, plan, &partial, Some([&a.exponents, &b.exponents]))
+    let partial = Partial::make(Call { desc: &parts, windows: &part_windows, ..call }, plan)?;
+    split::combine(call, plan, &partial, Some([&a.exponents, &b.exponents]))
 }
 
 /// An operand as it is stored.

@@ -45,7 +45,7 @@ use crate::ops::op_context::OpContext;
 use super::shared::long_work::{explain_parts, in_parts};
 use launch::launch;
 use pack::Prep;
-use params::{Params, Product, activation_libs, params, stride};
+use params::{Call, Params, Product, activation_libs, params, stride};
 use part::Part;
 use plan::Plan;
 use strategy::Strategy;
@@ -103,7 +103,7 @@ pub(super) fn multiply(
         let (desc, windows) = (&part.desc, &*part.bound());
         let plan = Plan::choose(ctx, desc, windows);
         tracing::trace!(op, %plan, "matmul");
-        run(ctx, op, desc, windows, &plan)
+        run(Call { ctx, op, desc, windows }, &plan)
     })
 }
 
@@ -147,31 +147,27 @@ fn windows(ctx: &OpContext, op: &'static str, desc: &MatmulDesc) -> BackendResul
 /// Records what the plan needs: copies of badly aligned operands, the product itself or its parts, and the
 /// sum of its pieces. Sums that are too long for the device's loops are made in slices instead, each with a
 /// plan of its own.
-fn run(
-    ctx: &OpContext,
-    op: &'static str,
-    desc: &MatmulDesc,
-    windows: &Windows,
-    plan: &Plan,
-) -> BackendResult<()> {
+fn run(call: Call<'_>, plan: &Plan) -> BackendResult<()> {
+    let Call { ctx, op, desc, windows } = call;
     if let Some(length) = slices::length(ctx, desc, plan) {
-        return slices::run(ctx, op, desc, windows, plan, length);
+        return slices::run(call, plan, length);
     }
     let (mut desc, mut windows) = (*desc, windows.clone());
     if plan.prep[1] == Prep::Transpose {
         pack::transpose_b(ctx, op, &mut desc, &mut windows)?;
     }
     pack::align(ctx, op, &mut desc, &mut windows, plan.prep)?;
+    let call = Call { ctx, op, desc: &desc, windows: &windows };
     match plan.strategy {
-        Strategy::SplitK(_) => split::run(ctx, op, &desc, &windows, plan),
+        Strategy::SplitK(_) => split::run(call, plan),
         // Both are for tensor cores, which no browser offers, and a page needn't load them.
         Strategy::PeelEdges if IS_NATIVE => {
-            edges::parts_with_plans(ctx, &desc, &windows, plan).iter().try_for_each(|part| match &part.plan {
-                Some(plan) => run(ctx, op, &part.desc, &part.windows, plan),
+            edges::parts_with_plans(call, plan).iter().try_for_each(|part| match &part.plan {
+                Some(plan) => run(Call { desc: &part.desc, windows: &part.windows, ..call }, plan),
                 None => launch(ctx, op, &Product::whole(&part.desc), &part.windows, plan),
             })
         }
-        Strategy::Emulated(_) if IS_NATIVE => emulated::run(ctx, op, &desc, &windows, plan),
+        Strategy::Emulated(_) if IS_NATIVE => emulated::run(call, plan),
         Strategy::Whole | Strategy::PeelEdges | Strategy::Emulated(_) => {
             launch(ctx, op, &Product::whole(&desc), &windows, plan)
         }

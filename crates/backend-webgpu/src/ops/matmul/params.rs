@@ -4,7 +4,7 @@ use backend_api::desc::{BiasAxis, MatmulDesc};
 use backend_api::{BackendResult, DType};
 
 use crate::kernels::{Lib, libs, params};
-use crate::ops::op_context::dim;
+use crate::ops::op_context::{OpContext, dim};
 use crate::ops::shared::tile::tiles;
 use crate::recorder::Window;
 
@@ -15,6 +15,15 @@ pub(in crate::ops) struct Windows {
     pub(in crate::ops) b: Window,
     pub(in crate::ops) bias: Window,
     pub(in crate::ops) c: Window,
+}
+
+/// A product of operands that are bound.
+#[derive(Clone, Copy)]
+pub(super) struct Call<'a> {
+    pub(super) ctx: &'a OpContext,
+    pub(super) op: &'static str,
+    pub(super) desc: &'a MatmulDesc,
+    pub(super) windows: &'a Windows,
 }
 
 /// A product with the sum over k of its last matrix, which is shorter where the batch is a sum in pieces.

@@ -8,7 +8,7 @@ use backend_api::{Activation, BackendResult, DType};
 use super::plan::Plan;
 use super::split::{Partial, combine};
 use super::strategy::STEP;
-use super::{Part, Windows, multiply, run as run_at_once};
+use super::{Call, Part, Windows, multiply, run as run_at_once};
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::iterations;
 use crate::recorder::Window;
@@ -25,14 +25,8 @@ pub(super) fn length(ctx: &OpContext, desc: &MatmulDesc, plan: &Plan) -> Option<
 
 /// Makes each product of the batch in slices of `length` values of k. They are added up in f32, and finished
 /// at the end.
-pub(super) fn run(
-    ctx: &OpContext,
-    op: &'static str,
-    desc: &MatmulDesc,
-    windows: &Windows,
-    plan: &Plan,
-    length: usize,
-) -> BackendResult<()> {
+pub(super) fn run(call: Call<'_>, plan: &Plan, length: usize) -> BackendResult<()> {
+    let Call { ctx, op, desc, windows } = call;
     let bytes = checked_product(op, "scratch", &[desc.m, desc.n, DType::F32.size()])?;
     let sums = ctx.output(&ctx.scratch(op, bytes)?, DType::F32);
     for matrix in 0..desc.batch {
@@ -45,11 +39,12 @@ pub(super) fn run(
             let b = b.advanced(first * if desc.trans_b.is_transposed() { 1 } else { desc.b.ld });
             let windows = Windows { a, b, bias: ctx.null(), c: sums.clone() };
             let plan = Plan::choose(ctx, &slice, &windows);
-            run_at_once(ctx, op, &slice, &windows, &plan)?;
+            run_at_once(Call { desc: &slice, windows: &windows, ..call }, &plan)?;
         }
         let windows = Windows { c: at(&windows.c, &desc.c), ..windows.clone() };
         let whole = desc.with_batch(1);
-        combine(ctx, op, &whole, &windows, plan, &Partial::whole(sums.clone()), None)?;
+        let of_matrix = Call { desc: &whole, windows: &windows, ..call };
+        combine(of_matrix, plan, &Partial::whole(sums.clone()), None)?;
     }
     Ok(())
 }
@@ -67,7 +62,8 @@ pub(super) fn run_by_sums(ctx: &OpContext, op: &'static str, part: &Part) -> Bac
     let windows = &*part.bound();
     let mut finished = desc.with_batch(1);
     finished.m *= desc.batch;
-    combine(ctx, op, &finished, windows, &Plan::choose(ctx, desc, windows), &Partial::whole(sums), None)
+    let (plan, call) = (Plan::choose(ctx, desc, windows), Call { ctx, op, desc: &finished, windows });
+    combine(call, &plan, &Partial::whole(sums), None)
 }
 
 /// What the values of k from `first` on add to the sums; those of the first slice replace what was there.

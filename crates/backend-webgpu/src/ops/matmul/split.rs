@@ -7,7 +7,7 @@ use backend_api::{Activation, BackendResult, DType};
 
 use super::plan::Plan;
 use super::strategy::length_and_count;
-use super::{Params, Product, Windows, activation_libs, launch, params};
+use super::{Call, Params, Product, Windows, activation_libs, launch, params};
 use crate::kernels::{KernelSource, Variant, constants, kernel};
 use crate::ops::op_context::{OpContext, linear_grid};
 use crate::recorder::Window;
@@ -35,15 +35,8 @@ pub(super) fn variants() -> Vec<Variant> {
 }
 
 /// Makes the product in at most as many splits of k as the plan has.
-pub(super) fn run(
-    ctx: &OpContext,
-    op: &'static str,
-    desc: &MatmulDesc,
-    windows: &Windows,
-    plan: &Plan,
-) -> BackendResult<()> {
-    let partial = Partial::make(ctx, op, desc, windows, plan)?;
-    combine(ctx, op, desc, windows, plan, &partial, None)
+pub(super) fn run(call: Call<'_>, plan: &Plan) -> BackendResult<()> {
+    combine(call, plan, &Partial::make(call, plan)?, None)
 }
 
 /// Parts of sums: packed m×n matrices of f32, one after another.
@@ -59,13 +52,8 @@ impl Partial {
     }
 
     /// Multiplies without finishing: no operands, no bias, no activation.
-    pub(super) fn make(
-        ctx: &OpContext,
-        op: &'static str,
-        desc: &MatmulDesc,
-        windows: &Windows,
-        plan: &Plan,
-    ) -> BackendResult<Self> {
+    pub(super) fn make(call: Call<'_>, plan: &Plan) -> BackendResult<Self> {
+        let Call { ctx, op, desc, windows } = call;
         let pieces = Pieces::new(desc, plan.splits());
         let elements = checked_product(op, "scratch", &[pieces.count, desc.m, desc.n])?;
         let bytes = checked_product(op, "scratch", &[elements, DType::F32.size()])?;
@@ -79,14 +67,12 @@ impl Partial {
 /// Adds the parts of each sum and finishes it. With exponents of the rows of A and the columns of B, undoes
 /// their scaling.
 pub(super) fn combine(
-    ctx: &OpContext,
-    op: &'static str,
-    desc: &MatmulDesc,
-    windows: &Windows,
+    call: Call<'_>,
     plan: &Plan,
     partial: &Partial,
     exponents: Option<[&Window; 2]>,
 ) -> BackendResult<()> {
+    let Call { ctx, op, desc, windows } = call;
     let whole = Product::whole(&desc.with_batch(partial.count));
     let params = params(op, &whole, windows, plan.tile())?;
     let grid = linear_grid(op, (desc.m * desc.n).div_ceil(WORKGROUP))?;

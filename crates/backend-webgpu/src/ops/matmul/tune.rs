@@ -11,7 +11,7 @@ use super::skinny::FEW;
 use super::strategy::Strategy;
 use super::tuning::Key;
 use super::unstaged::Unstaged;
-use super::{KernelOverride, run, windows};
+use super::{Call, KernelOverride, run, windows};
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::cooperative_tile::CooperativeTile;
 use crate::ops::shared::long_work::{Divisible as _, parts, require_end};
@@ -49,8 +49,8 @@ pub(crate) fn tune_matmul(
 
     // Each in a call of its own, so that one that fails leaves no launches to the next.
     let product = |plan: &Plan| {
-        let call = ctx.call();
-        run(&call, op, desc, &windows, plan).and_then(|()| call.commit(op))
+        let ctx = &ctx.call();
+        run(Call { ctx, op, desc, windows: &windows }, plan).and_then(|()| ctx.commit(op))
     };
     let Some(time) = measure(&|| product(&planned))? else { return Ok(()) };
     let (mut best, mut least) = (planned.as_override(), time * GAIN);

@@ -23,13 +23,8 @@ static COOPERATIVE: KernelSource = KernelSource {
     cooperative: true,
     subgroups: true,
     ..kernel!(
-        native "quant/cooperative",
-        libs: [GRID, MATMUL, FRAGMENTS],
-        types: ["TA", "TC"],
-        constants: Constants,
-        reads: 5,
-        writes: 3,
-        params: Params,
+        native "quant/cooperative", libs: [GRID, MATMUL, OPERAND_TILE],
+        types: ["TA", "TC"], constants: Constants, reads: 5, writes: 3, params: Params,
     )
 };
 

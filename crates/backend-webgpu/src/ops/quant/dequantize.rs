@@ -18,13 +18,8 @@ use crate::ops::shared::vec_width::VecWidth;
 constants! { struct Constants { half_scales: bool } }
 
 static DEQUANTIZE: KernelSource = kernel!(
-    "quant/dequantize",
-    libs: [GRID, QUANT_PLANES],
-    types: ["T"],
-    constants: Constants,
-    reads: 4,
-    writes: 1,
-    params: Params,
+    "quant/dequantize", libs: [GRID, QUANT_PLANES],
+    types: ["T"], constants: Constants, reads: 4, writes: 1, params: Params,
 );
 
 params! {

@@ -4,7 +4,7 @@ use backend_api::quant::QuantFormat;
 use backend_api::{DType, Gate};
 
 use super::formats::{KINDS, product_libs};
-use super::planes::PlaneParams;
+use super::operands::ProductParams;
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 
 constants! { struct RowConstants { span: usize, gated: bool, gate: Gate } }
@@ -13,73 +13,36 @@ constants! { struct TileConstants { gated: bool, gate: Gate } }
 constants! { struct OrderConstants { tile: usize } }
 
 static EXPERT_DECODE: KernelSource = kernel!(
-    "quant/expert_decode",
-    libs: [GRID, GATE, QUANT_PLANES, QUANT_LANES, QUANT_EXPERT_SUMS],
-    types: ["TA", "TC"],
-    constants: RowConstants,
-    reads: 7,
-    writes: 1,
-    params: Params,
+    "quant/expert_decode", libs: [GRID, GATE, QUANT_PLANES, QUANT_LANES, QUANT_EXPERT_SUMS],
+    types: ["TA", "TC"], constants: RowConstants, reads: 7, writes: 1, params: Params,
 );
 
 static EXPERT_DECODE_SUBGROUP: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
-        native "quant/expert_decode_subgroup",
-        libs: [GRID, GATE, QUANT_PLANES, QUANT_EXPERT_SUMS],
-        types: ["TA", "TC"],
-        constants: SubgroupConstants,
-        reads: 7,
-        writes: 1,
-        params: Params,
+        native "quant/expert_decode_subgroup", libs: [GRID, GATE, QUANT_PLANES, QUANT_EXPERT_SUMS],
+        types: ["TA", "TC"], constants: SubgroupConstants, reads: 7, writes: 1, params: Params,
     )
 };
 
 static EXPERT_TILED: KernelSource = kernel!(
-    "quant/expert_tiled",
-    libs: [GRID, GATE, QUANT_PLANES, QUANT_TILE, QUANT_EXPERTS],
-    types: ["TA", "TC"],
-    constants: TileConstants,
-    reads: 7,
-    writes: 1,
-    params: Params,
+    "quant/expert_tiled", libs: [GRID, GATE, QUANT_PLANES, QUANT_TILE, QUANT_EXPERTS],
+    types: ["TA", "TC"], constants: TileConstants, reads: 7, writes: 1, params: Params,
 );
 
 static EXPERT_ORDER: KernelSource = kernel!(
-    "quant/expert_order",
-    libs: [GRID],
-    types: [],
-    constants: OrderConstants,
-    reads: 1,
-    writes: 1,
-    params: OrderParams,
+    "quant/expert_order", libs: [GRID],
+    types: [], constants: OrderConstants, reads: 1, writes: 1, params: OrderParams,
 );
 
 static EXPERT_SUM: KernelSource = kernel!(
-    "quant/expert_sum",
-    libs: [GRID, QUANT_EXPERTS],
-    types: ["TC"],
-    constants: [],
-    reads: 3,
-    writes: 1,
-    params: SumParams,
+    "quant/expert_sum", libs: [GRID, QUANT_EXPERTS],
+    types: ["TC"], constants: [], reads: 3, writes: 1, params: SumParams,
 );
 
 params! {
     pub(super) struct Params {
-        // Rows of A.
-        m: u32,
-        n: u32,
-        k: u32,
-        // Units of 128 weights in a row of B.
-        units: u32,
-        tiles_n: u32,
-        tiles: u32,
-        planes: PlaneParams,
-        a: u32,
-        a_ld: u32,
-        c: u32,
-        c_ld: u32,
+        product: ProductParams,
         indices: u32,
         weights: u32,
         bias: u32,

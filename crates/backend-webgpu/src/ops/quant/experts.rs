@@ -10,6 +10,7 @@ use super::expert_kernels::{
     order_variant, sum_variant,
 };
 use super::kernel_override::KernelOverride;
+use super::operands::ProductParams;
 use super::planes::{Planes, bindable_matrices, require_known};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
@@ -207,7 +208,7 @@ impl Call<'_> {
             // A leading dimension that leads nowhere may be any number.
             let ld = |what, rows, ld: usize| if rows <= 1 { Ok(0) } else { dim(op, what, ld) };
             let order = plan.as_ref().map_or(0, |plan| plan.offset);
-            let params = Params {
+            let product = ProductParams {
                 m: dim(op, "rows", a_rows)?,
                 n: dim(op, "n", desc.n())?,
                 k: dim(op, "k", desc.k())?,
@@ -219,6 +220,9 @@ impl Call<'_> {
                 a_ld: ld("lda", a_rows, desc.a.ld)?,
                 c: windows.c.offset,
                 c_ld: ld("ldc", c_rows, desc.c.ld)?,
+            };
+            let params = Params {
+                product,
                 indices: windows.indices.offset,
                 weights: windows.weights.offset,
                 bias: bias.offset,

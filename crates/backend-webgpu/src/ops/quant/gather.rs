@@ -16,13 +16,8 @@ use crate::recorder::Window;
 constants! { struct Constants { indexed: bool } }
 
 static GATHER: KernelSource = kernel!(
-    "quant/gather",
-    libs: [GRID, QUANT_PLANES, QUANT_NIBBLES],
-    types: ["T"],
-    constants: Constants,
-    reads: 5,
-    writes: 1,
-    params: Params,
+    "quant/gather", libs: [GRID, QUANT_PLANES, QUANT_NIBBLES],
+    types: ["T"], constants: Constants, reads: 5, writes: 1, params: Params,
 );
 
 params! {

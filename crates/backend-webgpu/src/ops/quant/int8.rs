@@ -14,13 +14,8 @@ use crate::ops::op_context::{OpContext, dim, linear_grid};
 constants! { struct Constants { nibbles: bool } }
 
 static QUANTIZE_ROWS: KernelSource = kernel!(
-    "quant/quantize_rows",
-    libs: [GRID],
-    types: ["TA"],
-    constants: Constants,
-    reads: 1,
-    writes: 1,
-    params: Params,
+    "quant/quantize_rows", libs: [GRID],
+    types: ["TA"], constants: Constants, reads: 1, writes: 1, params: Params,
 );
 
 params! {

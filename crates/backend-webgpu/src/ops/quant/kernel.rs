@@ -18,25 +18,15 @@ constants! { struct SubgroupConstants { rows: usize, span: usize, subgroup: u32,
 constants! { struct TileConstants { activation: Activation } }
 
 const DECODE_ROWWISE: KernelSource = kernel!(
-    "quant/decode",
-    libs: [GRID, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_LANES, QUANT_SUMS],
-    types: ["TA", "TC"],
-    constants: RowConstants,
-    reads: 7,
-    writes: 1,
-    params: Params,
+    "quant/decode", libs: [GRID, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_LANES, QUANT_SUMS],
+    types: ["TA", "TC"], constants: RowConstants, reads: 7, writes: 1, params: Params,
 );
 
 const DECODE_SHARED: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
-        native "quant/decode_subgroup",
-        libs: [GRID, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS],
-        types: ["TA", "TC"],
-        constants: SubgroupConstants,
-        reads: 7,
-        writes: 1,
-        params: Params,
+        native "quant/decode_subgroup", libs: [GRID, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS],
+        types: ["TA", "TC"], constants: SubgroupConstants, reads: 7, writes: 1, params: Params,
     )
 };
 
@@ -54,13 +44,8 @@ static DECODE_SUBGROUP_INT8: KernelSource = KernelSource {
 };
 
 static TILED: KernelSource = kernel!(
-    "quant/tiled",
-    libs: [GRID, QUANT_PLANES, QUANT_TILE, QUANT_PRODUCT, QUANT_RESIDUAL],
-    types: ["TA", "TC"],
-    constants: TileConstants,
-    reads: 7,
-    writes: 1,
-    params: Params,
+    "quant/tiled", libs: [GRID, QUANT_PLANES, QUANT_TILE, QUANT_PRODUCT, QUANT_RESIDUAL],
+    types: ["TA", "TC"], constants: TileConstants, reads: 7, writes: 1, params: Params,
 );
 
 /// Rows of A for which there are variants of `quant/decode`.

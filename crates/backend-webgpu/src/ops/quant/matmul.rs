@@ -141,6 +141,6 @@ fn launch(
         &reads,
         &here.c,
         &params,
-        linear_grid(op, params.tiles as usize)?,
+        linear_grid(op, params.product.tiles as usize)?,
     )
 }

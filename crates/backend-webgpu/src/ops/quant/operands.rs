@@ -13,7 +13,9 @@ use crate::ops::shared::vec_width::VecWidth;
 use crate::recorder::Window;
 
 params! {
-    pub(super) struct Params {
+    /// What every kernel has to know of a product.
+    pub(super) struct ProductParams {
+        // Rows of A.
         m: u32,
         n: u32,
         k: u32,
@@ -26,6 +28,12 @@ params! {
         a_ld: u32,
         c: u32,
         c_ld: u32,
+    }
+}
+
+params! {
+    pub(super) struct Params {
+        product: ProductParams,
         bias: u32,
         residual: u32,
         residual_ld: u32,
@@ -154,7 +162,7 @@ impl Params {
         let tiles = checked_product(op, "tiles", &[m.div_ceil(tile_m), tiles_n])?;
         // A leading dimension that leads nowhere may be any number.
         let ld = |what, ld: usize| if m <= 1 { Ok(0) } else { dim(op, what, ld) };
-        Ok(Self {
+        let product = ProductParams {
             m: dim(op, "m", m)?,
             n: dim(op, "n", columns)?,
             k: dim(op, "k", k)?,
@@ -166,6 +174,9 @@ impl Params {
             a_ld: ld("lda", desc.a.ld)?,
             c: windows.c.offset,
             c_ld: ld("ldc", desc.c.ld)?,
+        };
+        Ok(Self {
+            product,
             bias: windows.bias.offset,
             residual: windows.residual.offset,
             residual_ld: ld("ld of the residual", desc.residual.map_or(0, |residual| residual.ld))?,

@@ -32,13 +32,8 @@ static SKINNY_COOPERATIVE: KernelSource = KernelSource {
     cooperative: true,
     subgroups: true,
     ..kernel!(
-        native "quant/skinny_cooperative",
-        libs: [GRID, QUANT_PLANES, QUANT_PRODUCT, FRAGMENT_ELEMENTS, GATE],
-        types: ["TA", "TC"],
-        constants: Constants,
-        reads: 7,
-        writes: 1,
-        params: Params,
+        native "quant/skinny_cooperative", libs: [GRID, QUANT_PLANES, QUANT_PRODUCT, FRAGMENT_ELEMENTS, GATE],
+        types: ["TA", "TC"], constants: Constants, reads: 7, writes: 1, params: Params,
     )
 };
 
@@ -169,7 +164,7 @@ impl Tile {
                 let [quants, high, scales, extra] = planes.windows();
                 let Operands { a, bias, residual, c, .. } = windows;
                 let bound = [quants, high, scales, extra, a, bias, residual, c];
-                test.launch(variant, &bound, &params, linear_grid(OP, params.tiles as usize)?)
+                test.launch(variant, &bound, &params, linear_grid(OP, params.product.tiles as usize)?)
             },
         )
     }

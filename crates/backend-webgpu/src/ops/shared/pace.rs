@@ -1,4 +1,4 @@
-//! How fast work is submitted: what takes long is cut off from what is recorded after it.
+//! When recorded work is submitted: before an operation with which the batch would take long.
 
 use crate::recorder::Command;
 use crate::sync::Mutex;
@@ -7,16 +7,18 @@ use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 /// Seconds above which an operation is divided, and above which recorded work is submitted.
 pub(crate) const MAX_PART: f64 = 0.3;
 
-/// How much is waiting to be submitted, and what tests make of the device.
+/// Recorded work that waits for its submission, and how slow tests take the device for.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// Seconds of what has been recorded since the last cut.
+    /// Estimated seconds of what has been recorded since the last submission.
     waiting: Mutex<f64>,
+    /// Whether the next launch begins a submission.
     due: AtomicBool,
+    /// Submissions that were begun because a batch was long.
     cuts: AtomicU64,
-    /// The bits of a factor by which tests take the device for slower than it is.
+    /// The bits of an f64: the factor by which tests take the device for slower than it is.
     slowdown: AtomicU64,
-    /// How often tests have everything halved that can be.
+    /// Halvings of every operation that can be divided, for tests.
     least_halvings: AtomicU32,
 }
 
@@ -33,7 +35,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Takes the device for slower, and has everything halved so often, for tests.
+    /// Takes the device for `slowdown` times slower, and has operations halved `least_halvings` times, for tests.
     #[cfg(any(test, feature = "test-hooks"))]
     pub(crate) fn pretend(&self, slowdown: f64, least_halvings: u32) {
         self.slowdown.store(slowdown.to_bits(), Ordering::Relaxed);
@@ -53,14 +55,14 @@ impl Pace {
         is_due
     }
 
-    /// Leaves it to the next launch to begin a submission if one of these was to, which aren't recorded after all.
+    /// Has the next launch begin a submission if one of `commands` was to, which are discarded.
     pub(crate) fn give_back(&self, commands: &[Command]) {
         if commands.iter().any(|command| command.begins_batch) {
             self.due.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Notes work that is launched next.
+    /// Adds the estimate of work that is launched next.
     pub(crate) fn add(&self, seconds: f64) {
         let mut waiting = self.waiting.lock();
         let is_due = *waiting > 0.0 && *waiting + seconds > MAX_PART;

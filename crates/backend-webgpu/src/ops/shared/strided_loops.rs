@@ -5,11 +5,8 @@ use backend_api::desc::MAX_RANK;
 use backend_api::support::Loop;
 use backend_api::{BackendError, BackendResult, DType};
 
-use super::long_work::{Divisible, division, in_parts, middle};
-use crate::device::DeviceProfile;
 use crate::kernels::{Origin, STEPS, constants};
-use crate::ops::op_context::{OpContext, dim, linear_grid};
-use crate::recorder::Window;
+use crate::ops::op_context::{dim, linear_grid};
 
 /// Numbers of an element at most.
 const MAX_VEC_WIDTH: usize = 8;
@@ -239,84 +236,6 @@ pub(in crate::ops) fn require_loops(op: &'static str, requested: usize, max: usi
     if requested <= max { Ok(()) } else { Err(BackendError::Limit { op, what, requested, max }) }
 }
 
-/// Loops over tensors with the windows of their first elements, of which a part may be iterated over at a time.
-#[derive(Clone, Debug)]
-pub(in crate::ops) struct Stretch<const N: usize> {
-    pub(in crate::ops) loops: Vec<Loop<N>>,
-    pub(in crate::ops) windows: [Window; N],
-}
-
-impl<const N: usize> Stretch<N> {
-    /// Launches the loops in parts, each with what it accesses of the tensors. A tensor that is `in_place` is the last
-    /// one, and its window has no other meaning than its offset.
-    ///
-    /// # Errors
-    /// What `launch` returns, and [`Limit`](BackendError::Limit) as of [`in_parts`].
-    pub(in crate::ops) fn launch_parts(
-        self,
-        ctx: &OpContext,
-        op: &'static str,
-        in_place: [bool; N],
-        mut launch: impl FnMut(&[Loop<N>], &[Window; N]) -> BackendResult<()>,
-    ) -> BackendResult<()> {
-        in_parts(ctx, op, self, |part| {
-            if !part.windows.iter().any(Window::is_wide) {
-                return launch(&part.loops, &part.windows);
-            }
-            let mut windows: [_; N] = std::array::from_fn(|t| part.windows[t].truncated(part.elements(t)));
-            for t in (0..N).filter(|&t| in_place[t]) {
-                windows[t].offset = windows[N - 1].offset;
-            }
-            launch(&part.loops, &windows)
-        })
-    }
-
-    /// The elements from the first to the last one of tensor `t`.
-    fn elements(&self, t: usize) -> usize {
-        let reach = |&(extent, strides): &Loop<N>| extent.saturating_sub(1) * strides[t];
-        self.loops.iter().map(reach).sum::<usize>() + 1
-    }
-
-    /// The first `half` turns of a loop, and the others.
-    fn divided(&self, at: usize, half: usize) -> [Self; 2] {
-        let (extent, strides) = self.loops[at];
-        let part = |first: usize, extent: usize| {
-            let mut part = self.clone();
-            part.loops[at].0 = extent;
-            for (window, stride) in part.windows.iter_mut().zip(strides) {
-                *window = window.advanced(first * stride);
-            }
-            part
-        };
-        [part(0, half), part(half, extent - half)]
-    }
-}
-
-impl<const N: usize> Divisible for Stretch<N> {
-    fn seconds(&self, profile: &DeviceProfile) -> f64 {
-        let elements: f64 = self.loops.iter().map(|&(extent, _)| extent as f64).product();
-        elements * (N * size_of::<u32>()) as f64 / profile.bandwidth
-    }
-
-    fn halves(&self) -> Option<[Self; 2]> {
-        let at = (0..self.loops.len()).max_by_key(|&at| self.loops[at].0)?;
-        Some(self.divided(at, middle(self.loops[at].0)?))
-    }
-
-    fn excess(&self) -> u64 {
-        (0..N).map(|t| self.windows[t].excess(self.elements(t))).sum()
-    }
-
-    /// Along the loop that reaches furthest in the tensor that is the most too large.
-    fn smaller_halves(&self) -> Option<[Self; 2]> {
-        let t = (0..N).max_by_key(|&t| self.windows[t].excess(self.elements(t)))?;
-        let reach = |at: usize| self.loops[at].0.saturating_sub(1) * self.loops[at].1[t];
-        let at = (0..self.loops.len()).max_by_key(|&at| reach(at))?;
-        let (extent, strides) = self.loops[at];
-        Some(self.divided(at, division(extent, &[(&self.windows[t], strides[t])])?))
-    }
-}
-
 /// The loops in the order of the output's memory, merged where all tensors iterate over two of them like one:
 /// neighbouring invocations then write neighbouring elements.
 fn in_output_order<const N: usize>(mut loops: Vec<Loop<N>>) -> Vec<Loop<N>> {
@@ -358,98 +277,4 @@ fn ends<const N: usize>(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const F32: &[DType] = &[DType::F32];
-
-    #[test]
-    fn packed_aligned_tensors_go_in_vectors() {
-        let strided = StridedLoops::plan(vec![(64, [1, 1])], [8, 4], F32);
-        assert_eq!(strided.len(), 1);
-        assert_eq!(
-            (strided[0].shape.vec_width, strided[0].starts, &strided[0].loops),
-            (4, [2, 1], &vec![(16, [1, 1])])
-        );
-        for (length, starts) in [(63, [8, 4]), (64, [9, 4]), (64, [8, 5])] {
-            assert_eq!(StridedLoops::plan(vec![(length, [1, 1])], starts, F32)[0].shape.vec_width, 1);
-        }
-    }
-
-    #[test]
-    fn halves_go_in_eights_or_fours() {
-        let vec_width =
-            |n, start, dtypes| StridedLoops::plan(vec![(n, [1, 1])], [start; 2], dtypes)[0].shape.vec_width;
-        let halves = &[DType::F16; 2];
-        assert_eq!(
-            [
-                vec_width(64, 8, halves),
-                vec_width(60, 8, halves),
-                vec_width(64, 4, halves),
-                vec_width(62, 8, halves)
-            ],
-            [8, 4, 4, 1]
-        );
-        assert_eq!(vec_width(64, 8, &[DType::F16, DType::F32]), 4);
-    }
-
-    #[test]
-    fn a_broadcast_column_is_repeated_and_a_row_is_not() {
-        let column = &StridedLoops::plan(vec![(6, [1, 8]), (8, [0, 1])], [3, 0], F32)[0];
-        assert_eq!((column.shape.vec_width, column.origin(0, false)), (4, Origin::Repeated as u32));
-        assert_eq!(column.loops, [(6, [1, 2]), (2, [0, 1])]);
-        assert_eq!(column.starts, [3, 0]);
-        let row = &StridedLoops::plan(vec![(6, [0, 8]), (8, [1, 1])], [4, 0], F32)[0];
-        assert_eq!(
-            (row.origin(0, false), &row.loops),
-            (Origin::Memory as u32, &vec![(6, [0, 2]), (2, [1, 1])])
-        );
-    }
-
-    #[test]
-    fn loops_follow_the_output() {
-        let strided = &StridedLoops::plan(vec![(4, [1, 1]), (8, [4, 4])], [0, 0], F32)[0];
-        assert_eq!(strided.loops, [(8, [1, 1])]);
-    }
-
-    #[test]
-    fn a_row_beside_odd_rows_is_gathered() {
-        let (rows, columns) = (1400, 777);
-        let loops = vec![(rows, [columns, 0, columns]), (columns, [1, 1, 1])];
-        let strided = StridedLoops::plan_gathering(loops.clone(), [3, 9, 7], F32);
-        let pieces: Vec<_> = strided.iter().map(|w| (w.shape.vec_width, w.starts, w.loops[0])).collect();
-        let vectors = rows * columns / 4 - 1;
-        assert_eq!(
-            pieces,
-            [
-                (1, [3, 9, 7], (1, [1, 1, 1])),
-                (4, [1, 1, 2], (vectors, [1, 4, 1])),
-                (1, [3 + 1 + 4 * vectors as u32, 9 + 774, 7 + 1 + 4 * vectors as u32], (3, [1, 1, 1]))
-            ]
-        );
-        assert_eq!(strided[1].origin(1, false), Origin::Gathered as u32);
-        let packed = strided[1].packed("t").unwrap();
-        assert_eq!(packed[..4], [[vectors as u32, 1, 4, 1], [777, 0, 1, 0], [0; 4], [0, 0, 9, 0]]);
-        assert_eq!(StridedLoops::plan(loops.clone(), [3, 9, 7], F32).len(), 1);
-        let few = vec![(300, [columns, 0, columns]), (columns, [1, 1, 1])];
-        assert_eq!(StridedLoops::plan_gathering(few, [3, 9, 7], F32).len(), 1);
-        // Where the others are never aligned together, all go one by one.
-        assert_eq!(StridedLoops::plan_gathering(loops, [2, 9, 7], F32).len(), 1);
-    }
-
-    #[test]
-    fn long_walks_are_split_at_their_ends() {
-        let n = WORTH_SPLITTING[0] + 6;
-        let strided = StridedLoops::plan(vec![(n, [1, 0, 1])], [5, 7, 1], F32);
-        let pieces: Vec<_> = strided.iter().map(|w| (w.shape.vec_width, w.starts, w.loops[0].0)).collect();
-        assert_eq!(
-            pieces,
-            [
-                (1, [5, 7, 1], 3),
-                (4, [2, 7, 1], WORTH_SPLITTING[0] / 4),
-                (1, [5 + 3 + (n - 6) as u32, 7, 4 + (n - 6) as u32], 3)
-            ]
-        );
-        assert_eq!(StridedLoops::plan(vec![(n, [1, 1])], [5, 2], F32).len(), 1, "never aligned together");
-    }
-}
+mod tests;

@@ -8,7 +8,7 @@ use backend_api::{BackendError, BackendResult, ErrorKind};
 use crate::kernels::Variant;
 use crate::sync::RwLock;
 
-/// What was tried, and how it went.
+/// The results of a device's self-tests.
 #[derive(Debug, Default)]
 pub(crate) struct SelfTests {
     known: RwLock<HashMap<Variant, Verdict>>,
@@ -18,7 +18,7 @@ pub(crate) struct SelfTests {
     all_pass: bool,
 }
 
-/// What is known of a variant.
+/// The result of a variant's self-test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Right,
@@ -31,7 +31,7 @@ enum Verdict {
 const MAX_TRIALS: u32 = 3;
 
 impl Verdict {
-    /// What is known after a trial that ended like this.
+    /// The verdict after another trial.
     fn after(self, trial: &BackendResult<()>) -> Self {
         match (trial, self) {
             (Ok(()), _) => Self::Right,
@@ -49,7 +49,7 @@ pub(super) fn tells_nothing(error: &BackendError) -> bool {
 }
 
 impl SelfTests {
-    /// Of a device that passes them all.
+    /// The results of a device that passes every self-test.
     #[cfg(test)]
     pub(in crate::ops) fn passed() -> Self {
         Self { all_pass: true, iterations: OnceLock::from(None), ..Self::default() }

@@ -8,7 +8,7 @@ use backend_api::desc::{ChannelShape, GroupNormDesc, LayerNormDesc, RmsNormDesc}
 
 use super::{Exact, Model, Recipe, balanced};
 use crate::data::uniform;
-use crate::families::flag;
+use crate::families::{flag, group_norm};
 use crate::oracle::norm::Row;
 use crate::rng::Rng;
 use crate::trial::Trial;
@@ -19,22 +19,9 @@ const COLUMNS: [usize; 28] = [
     8196, 8201, 16_384, 32_768, 32_772, 65_537,
 ];
 
-/// Batch, channels, spatial and groups: the shapes of the family's other cases, and some with parts of a row.
-const GROUPED: [[usize; 4]; 13] = [
-    [2, 6, 5, 3],
-    [2, 6, 5, 1],
-    [3, 4, 16, 4],
-    [2, 8, 49, 2],
-    [1, 32, 64, 8],
-    [3, 12, 1, 4],
-    [2, 4, 1030, 2],
-    [1, 2, 8200, 1],
-    [2, 2, 8201, 2],
-    [1, 2, 16_400, 1],
-    [1, 3, 16_401, 1],
-    [1, 128, 128, 1],
-    [2, 129, 65, 1],
-];
+/// Batch, channels, spatial and groups, beside the shapes of the family's other cases: some with parts of a row.
+const LONG_GROUPS: [[usize; 4]; 4] =
+    [[1, 2, 16_400, 1], [1, 3, 16_401, 1], [1, 128, 128, 1], [2, 129, 65, 1]];
 
 const EPS: f64 = 0.1;
 const ROWS: usize = 3;
@@ -53,7 +40,8 @@ pub(super) fn recipes() -> Vec<Recipe> {
             recipes.push(recipe(dtype, Kind::Layer, [ROWS, columns], i % 2 == 1));
             recipes.push(recipe(dtype, Kind::Rms, [ROWS, columns], i % 2 == 0));
         }
-        for shape in GROUPED {
+        let several = |shape: &[usize; 4]| shape.iter().product::<usize>() > 1;
+        for shape in group_norm::SHAPES.into_iter().filter(several).chain(LONG_GROUPS) {
             let [batch, channels, spatial, groups] = shape;
             // Few weights make few different results, among which f16 wouldn't tell long sums apart.
             if dtype == DType::F32 || channels * 8 >= spatial {

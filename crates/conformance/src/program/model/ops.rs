@@ -5,10 +5,11 @@ use backend_api::desc::{
     TensorDesc, UnaryDesc, Value, WhereDesc,
 };
 use backend_api::support::{Access, Operand};
-use backend_api::{BackendResult, BinaryOp, CompareOp, DType, UnaryOp};
+use backend_api::{BackendResult, BinaryOp, DType, UnaryOp};
 
 use super::element::{Element, range};
 use super::memory::Memory;
+use crate::oracle::binary::holds;
 
 /// Where the elements lie, in elements after the handle's start, in row-major order. The operands were
 /// checked, so there are no more than memory holds.
@@ -147,16 +148,7 @@ pub(super) fn compare(memory: &mut Memory, desc: &CompareDesc<'_>) -> BackendRes
     let [a, b] = [&desc.a, &desc.b].map(|input| broadcast(memory, input, &desc.output));
     let numbers = a.into_iter().zip(b).map(|(a, b)| {
         let (a, b) = (a.number(dtype)?, b.number(dtype)?);
-        let holds = match desc.op {
-            CompareOp::Eq => a == b,
-            CompareOp::Ne => a != b,
-            CompareOp::Lt => a < b,
-            CompareOp::Le => a <= b,
-            CompareOp::Gt => a > b,
-            CompareOp::Ge => a >= b,
-            _ => return None,
-        };
-        Some(i64::from(holds))
+        Some(i64::from(holds(desc.op, a as f64, b as f64)))
     });
     store(memory, &desc.output, numbers.map(|number| Element::of(DType::U32, number)).collect::<Vec<_>>());
     Ok(())

@@ -1,11 +1,15 @@
 //! Attention.
 
+mod command;
+
 use backend_api::DType;
 
 use super::softmax::online_sum_roundings;
 use super::unary::exp_error;
 use crate::float::{MIN_NORMAL_F32, ROUNDING, gamma, overflow_threshold};
 use crate::want::Want;
+
+pub(super) use command::expect_attention;
 
 /// One key that a query sees.
 pub(crate) struct Seen<'a> {

@@ -1,0 +1,126 @@
+//! Which kernels make an operation: explained, and forced for tests and measurements.
+
+use backend_api::BackendResult;
+use backend_api::desc::{AttentionDesc, ConvDesc, MatmulDesc, QuantMatmulDesc};
+
+use crate::{WebGpuBackend, ops};
+
+impl WebGpuBackend {
+    /// How a product would be made: the kernel and its tile, the pieces into which k is split, what is copied
+    /// first. Such as `cooperative/128x128x32+split4, packs A`. Of a product that takes long, it is that of
+    /// the first part, with how many there are: `direct/32x128x4, in 8 parts`.
+    ///
+    /// # Errors
+    /// What [`matmul`](backend_api::ComputeBackend::matmul) returns.
+    pub fn explain_matmul(&self, desc: &MatmulDesc) -> BackendResult<String> {
+        ops::explain_matmul(&self.context("explain_matmul")?.context.dry_run(), "explain_matmul", desc)
+    }
+
+    /// Makes products use one kernel wherever it can make them, for tests and measurements: one of
+    /// [`matmul_kernels`](Self::matmul_kernels), with `+split4` or the like to split k into pieces. `None`
+    /// lets the backend choose again.
+    ///
+    /// # Errors
+    /// [`Unsupported`](backend_api::BackendError::Unsupported) if there is no such kernel.
+    pub fn force_matmul(&self, kernel: Option<&str>) -> BackendResult<()> {
+        let op = "force_matmul";
+        let forced = kernel.map(|name| ops::MatmulOverride::parse(op, name)).transpose()?;
+        *self.context(op)?.context.state.matmul_override.lock() = forced;
+        Ok(())
+    }
+
+    /// Every kernel for matrix products, with its tile.
+    #[must_use]
+    pub fn matmul_kernels() -> Vec<String> {
+        ops::MatmulOverride::names()
+    }
+
+    /// How a product with a quantised matrix would be made: the kernels that it launches, such as
+    /// `quant/quantize_rows, quant/decode` where activations are rounded to 8 bits.
+    ///
+    /// # Errors
+    /// What [`quant_matmul`](backend_api::ComputeBackend::quant_matmul) returns.
+    pub fn explain_quant_matmul(&self, desc: &QuantMatmulDesc) -> BackendResult<String> {
+        let op = "explain_quant_matmul";
+        ops::explain_quant_matmul(&self.context(op)?.context, op, desc)
+    }
+
+    /// [`force_matmul`](Self::force_matmul) for products with quantised matrices: one of
+    /// [`quant_matmul_kernels`](Self::quant_matmul_kernels), of which those with `+int8` are for
+    /// [`MathMode::Int8`](backend_api::MathMode::Int8). Norms and gates that the kernel doesn't know are operations of
+    /// their own.
+    ///
+    /// # Errors
+    /// [`Unsupported`](backend_api::BackendError::Unsupported) if there is no such kernel.
+    pub fn force_quant_matmul(&self, kernel: Option<&str>) -> BackendResult<()> {
+        let op = "force_quant_matmul";
+        let forced = kernel.map(|name| ops::QuantMatmulOverride::parse(op, name)).transpose()?;
+        *self.context(op)?.context.state.quant_matmul_override.lock() = forced;
+        Ok(())
+    }
+
+    /// Every kernel for products with quantised matrices.
+    #[must_use]
+    pub fn quant_matmul_kernels() -> Vec<String> {
+        ops::QuantMatmulOverride::names()
+    }
+
+    /// How attention would be computed: the kernel and its tile, the pieces of the keys. Such as
+    /// `flash/64x64x64r8, element by element`, or where that takes long, `flash/64x64x64r8, in 8 parts`.
+    ///
+    /// # Errors
+    /// What [`attention_ext`](backend_api::ComputeBackend::attention_ext) returns.
+    pub fn explain_attention(&self, desc: &AttentionDesc) -> BackendResult<String> {
+        ops::explain_attention(
+            &self.context("explain_attention")?.context.dry_run(),
+            "explain_attention",
+            desc,
+        )
+    }
+
+    /// Makes attention use one kernel wherever it can, for tests and measurements: one of
+    /// [`attention_kernels`](Self::attention_kernels), with `+split4` or the like for the number of pieces
+    /// into which `split` cuts the keys. `None` lets the backend choose again.
+    ///
+    /// # Errors
+    /// [`Unsupported`](backend_api::BackendError::Unsupported) if there is no such kernel.
+    pub fn force_attention(&self, kernel: Option<&str>) -> BackendResult<()> {
+        let op = "force_attention";
+        let forced = kernel.map(|name| ops::AttentionOverride::parse(op, name)).transpose()?;
+        *self.context(op)?.context.state.attention_override.lock() = forced;
+        Ok(())
+    }
+
+    /// Every kernel for attention, with its tile.
+    #[must_use]
+    pub fn attention_kernels() -> Vec<String> {
+        ops::AttentionOverride::names()
+    }
+
+    /// How a convolution would be computed: the kernel and its tile, the slices into which its sums are split. Such as
+    /// `tiled/64x64x32+split3`, or of single pixels, which are a matrix product, `product, tiled/32x128x8`.
+    ///
+    /// # Errors
+    /// What [`conv2d`](backend_api::ComputeBackend::conv2d) returns.
+    pub fn explain_conv(&self, desc: &ConvDesc) -> BackendResult<String> {
+        ops::explain_conv(&self.context("explain_conv")?.context.dry_run(), "explain_conv", desc)
+    }
+
+    /// [`force_matmul`](Self::force_matmul) for convolutions, transposed ones and the gradients of inputs:
+    /// one of [`conv_kernels`](Self::conv_kernels).
+    ///
+    /// # Errors
+    /// [`Unsupported`](backend_api::BackendError::Unsupported) if there is no such kernel.
+    pub fn force_conv(&self, kernel: Option<&str>) -> BackendResult<()> {
+        let op = "force_conv";
+        let forced = kernel.map(|name| ops::ConvOverride::parse(op, name)).transpose()?;
+        *self.context(op)?.context.state.conv_override.lock() = forced;
+        Ok(())
+    }
+
+    /// Every kernel for convolutions, with its tile.
+    #[must_use]
+    pub fn conv_kernels() -> Vec<String> {
+        ops::ConvOverride::names()
+    }
+}

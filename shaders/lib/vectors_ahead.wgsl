@@ -1,0 +1,13 @@
+// Vectors of x that an invocation fetches before it needs the first of them; in place they are y's.
+//
+// needs: IN_PLACE, the vec of a vector, the bindings x and y
+
+// Vectors of an invocation.
+const AHEAD = 4u;
+
+fn fetch(i: u32) -> V {
+  if IN_PLACE == 1u {
+    return y[params.y_offset + i];
+  }
+  return x[params.x_offset + i];
+}
