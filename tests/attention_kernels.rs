@@ -53,15 +53,16 @@ fn is_used(
     kernel: &str,
     [queries, keys, head_dim]: [usize; 3],
 ) -> Result<(), Failed> {
-    let is_fixed_up = kernel.ends_with("+fixup");
-    if !kernel.starts_with("cooperative") && !is_fixed_up {
+    let (is_cooperative, is_fixed_up) = (kernel.starts_with("cooperative"), kernel.ends_with("+fixup"));
+    if !is_cooperative && !is_fixed_up {
         return Ok(());
     }
-    let ptrs = [queries, keys, keys, queries].map(|rows| backend.alloc(rows * head_dim * DType::F16.size()));
+    let dtype = if is_cooperative { DType::F16 } else { DType::F32 };
+    let ptrs = [queries, keys, keys, queries].map(|rows| backend.alloc(rows * head_dim * dtype.size()));
     let [q, k, v, o] = ptrs;
     let ptrs = [q?, k?, v?, o?];
     let desc = AttentionDesc::new(
-        DType::F16,
+        dtype,
         ptrs[0],
         ptrs[1],
         ptrs[2],

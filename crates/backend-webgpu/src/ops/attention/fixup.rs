@@ -151,7 +151,8 @@ mod tests {
         let wanted = attend(&backend, &desc).unwrap();
         let count = wanted.len();
         let run = || -> BackendResult<Vec<u32>> {
-            let desc = AttentionDesc { o: backend.alloc(4 * count)?, ..desc };
+            let mut desc = desc;
+            desc.o = backend.alloc(4 * count)?;
             let graph =
                 backend.capture(&mut |recorded| (0..3).try_for_each(|_| recorded.attention_ext(&desc)))?;
             (0..10).try_for_each(|_| backend.replay(graph))?;
@@ -170,14 +171,18 @@ mod tests {
     fn what_has_no_room_is_put_together_by_a_launch() {
         let Some((backend, desc)) = operands().unwrap() else { return };
         let call = backend.context("test").unwrap();
-        let suits = |desc: &AttentionDesc, rows, pieces| suits(&call.context, desc, rows, pieces);
-        assert!(suits(&desc, 4, 64));
-        assert!(!suits(&desc, 4, 65), "more rows of pieces than workgroup memory holds");
-        assert!(!suits(&AttentionDesc { lse: Some(1), ..desc }, 4, 2), "logarithms have no binding");
-        assert!(!suits(&AttentionDesc { batch: 342, ..desc }, 4, 2), "more tiles than counters");
-        assert!(!suits(&AttentionDesc { batch: 200, ..desc }, 4, 7), "more words than the buffer");
+        let suits = |pieces, change: fn(&mut AttentionDesc)| {
+            let mut desc = desc;
+            change(&mut desc);
+            suits(&call.context, &desc, 4, pieces)
+        };
+        assert!(suits(64, |_| ()));
+        assert!(!suits(65, |_| ()), "more rows of pieces than workgroup memory holds");
+        assert!(!suits(2, |desc| desc.lse = Some(1)), "logarithms have no binding");
+        assert!(!suits(2, |desc| desc.batch = 342), "more tiles than counters");
+        assert!(!suits(7, |desc| desc.batch = 200), "more words than the buffer");
         // The one row of a head that has no others.
-        assert!(suits(&AttentionDesc { heads: KV_HEADS, ..desc }, 4, 256));
+        assert!(suits(256, |desc| desc.heads = KV_HEADS));
     }
 
     #[test]
