@@ -27,10 +27,14 @@ fn kernels(device: &Arc<Device>) -> Vec<Trial> {
     let names = names.flat_map(|name| {
         let splits =
             ["cooperative-decode/", "decode/", "split/"].iter().any(|kernel| name.starts_with(kernel));
-        let pieces: &[&str] = match splits {
-            true if has_device_scope_barriers => &["", "+split3", "+split3+fixup"],
-            true => &["", "+split3"],
-            false => &[""],
+        // Of one row and of several, in each kernel.
+        let is_fixed_up = ["cooperative-decode/", "decode/1s16", "decode/4", "split/2"]
+            .iter()
+            .any(|kernel| has_device_scope_barriers && name.starts_with(kernel));
+        let pieces: &[&str] = match (splits, is_fixed_up) {
+            (true, true) => &["", "+split3", "+split3+fixup"],
+            (true, false) => &["", "+split3"],
+            (false, _) => &[""],
         };
         pieces.iter().map(move |pieces| format!("{name}{pieces}")).collect::<Vec<_>>()
     });

@@ -1,8 +1,5 @@
 //! Pieces of the keys that the last workgroup of each tile puts together, as lib/attention_fixup explains.
 
-use backend_api::desc::AttentionDesc;
-
-use super::pieces::{Pieces, shared_rows};
 use crate::context::FIXUP_WORDS;
 use crate::device::h200;
 use crate::ops::op_context::OpContext;
@@ -22,37 +19,45 @@ const TAIL: usize = h200::COMBINING_LAUNCH + 3600;
 /// Words of parts that a compute unit reads in a nanosecond.
 const WORDS_RATE: usize = 16;
 
-/// Whether the last of workgroups with so many rows can put so many pieces together on this device.
-pub(super) fn suits(ctx: &OpContext, desc: &AttentionDesc, rows: usize, pieces: usize) -> bool {
-    let tiles = Pieces::tiles(desc, rows);
-    let words = words_of_tile(desc, rows, pieces).saturating_mul(tiles).saturating_add(COUNTERS);
-    ctx.has_fixup()
-        && desc.lse.is_none()
-        && tiles <= COUNTERS
-        && rows_of(desc, rows).saturating_mul(pieces) <= STATES
-        && words <= FIXUP_WORDS
+/// What the last workgroups of a call put together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parts {
+    /// Tiles, each of so many rows that share keys.
+    pub(super) tiles: usize,
+    pub(super) rows: usize,
+    /// Pieces of the keys.
+    pub(super) pieces: usize,
+    /// Elements of a row of O.
+    pub(super) columns: usize,
 }
 
-/// Whether that is faster than a launch for all of them.
-pub(super) fn is_faster(desc: &AttentionDesc, rows: usize, pieces: usize) -> bool {
-    pieces > 1 && TAIL + words_of_tile(desc, rows, pieces) / WORDS_RATE < h200::COMBINING_LAUNCH
-}
+impl Parts {
+    /// Whether this can be done on the device.
+    pub(super) fn fit(self, ctx: &OpContext) -> bool {
+        let words = self.words_of_tile().saturating_mul(self.tiles).saturating_add(COUNTERS);
+        ctx.has_fixup()
+            && self.tiles <= COUNTERS
+            && self.rows.saturating_mul(self.pieces) <= STATES
+            && words <= FIXUP_WORDS
+    }
 
-fn rows_of(desc: &AttentionDesc, rows: usize) -> usize {
-    rows.min(shared_rows(desc))
-}
+    /// Whether that is faster than a launch for all tiles.
+    pub(super) fn are_fast(self) -> bool {
+        self.pieces > 1 && TAIL + self.words_of_tile() / WORDS_RATE < h200::COMBINING_LAUNCH
+    }
 
-/// Words of the parts of a tile: a reference and a sum for each row of each piece, and a vector of whole fours.
-fn words_of_tile(desc: &AttentionDesc, rows: usize, pieces: usize) -> usize {
-    let length = desc.v_head_dim.next_multiple_of(4) + 2;
-    rows_of(desc, rows).saturating_mul(pieces).saturating_mul(length)
+    /// Words of a tile: a reference and a sum for each row of each piece, and a vector of whole fours.
+    fn words_of_tile(self) -> usize {
+        let length = self.columns.next_multiple_of(4) + 2;
+        self.rows.saturating_mul(self.pieces).saturating_mul(length)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::thread;
 
-    use backend_api::desc::AttentionShape;
+    use backend_api::desc::{AttentionDesc, AttentionShape};
     use backend_api::support::{Access, Operand};
     use backend_api::{BackendResult, ComputeBackend, DType};
 
@@ -169,25 +174,24 @@ mod tests {
 
     #[test]
     fn what_has_no_room_is_put_together_by_a_launch() {
-        let Some((backend, desc)) = operands().unwrap() else { return };
+        let Some((backend, mut desc)) = operands().unwrap() else { return };
         let call = backend.context("test").unwrap();
-        let suits = |pieces, change: fn(&mut AttentionDesc)| {
-            let mut desc = desc;
-            change(&mut desc);
-            suits(&call.context, &desc, 4, pieces)
-        };
-        assert!(suits(64, |_| ()));
-        assert!(!suits(65, |_| ()), "more rows of pieces than workgroup memory holds");
-        assert!(!suits(2, |desc| desc.lse = Some(1)), "logarithms have no binding");
-        assert!(!suits(2, |desc| desc.batch = 342), "more tiles than counters");
-        assert!(!suits(7, |desc| desc.batch = 200), "more words than the buffer");
-        // The one row of a head that has no others.
-        assert!(suits(256, |desc| desc.heads = KV_HEADS));
+        let fit = |tiles, rows, pieces| Parts { tiles, rows, pieces, columns: 64 }.fit(&call.context);
+        assert!(fit(9, 4, 64) && fit(9, 1, 256) && fit(COUNTERS, 4, 2));
+        assert!(!fit(9, 4, 65), "more rows of pieces than workgroup memory holds");
+        assert!(!fit(COUNTERS + 1, 4, 2), "more tiles than counters");
+        assert!(!fit(600, 4, 7), "more words than the buffer");
+        drop(call);
+        // Logarithms have no binding.
+        backend.force_attention(Some("split/4+split5+fixup")).unwrap();
+        assert!(backend.explain_attention(&desc).unwrap().contains("+fixup"));
+        desc.lse = Some(backend.alloc(4 * SHAPE.batch * SHAPE.heads).unwrap());
+        assert!(!backend.explain_attention(&desc).unwrap().contains("+fixup"));
     }
 
     #[test]
     fn a_launch_is_faster_by_the_prototypes_measure() {
-        let desc = AttentionDesc::new(DType::F16, 0, 0, 0, 0, SHAPE);
-        assert!(![1, 2, 8, 33].iter().any(|&pieces| is_faster(&desc, 4, pieces)));
+        let are_fast = |pieces| Parts { tiles: 8, rows: 4, pieces, columns: 128 }.are_fast();
+        assert!(![1, 2, 8, 33].into_iter().any(are_fast));
     }
 }

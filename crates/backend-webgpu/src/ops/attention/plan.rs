@@ -91,9 +91,12 @@ impl Kernel {
         }
     }
 
-    /// Whether its last workgroup can put so many pieces together.
-    fn suits_fixup(self, ctx: &OpContext, desc: &AttentionDesc, splits: usize) -> bool {
-        self.rows().is_some_and(|rows| fixup::suits(ctx, desc, rows, splits))
+    /// What its last workgroups would put together of so many pieces, if they can.
+    fn fixup(self, ctx: &OpContext, desc: &AttentionDesc, pieces: usize) -> Option<fixup::Parts> {
+        let rows = self.rows().filter(|_| desc.lse.is_none())?;
+        let (tiles, rows) = (Pieces::tiles(desc, rows), rows.min(shared_rows(desc)));
+        let parts = fixup::Parts { tiles, rows, pieces, columns: desc.v_head_dim };
+        parts.fit(ctx).then_some(parts)
     }
 
     /// Whether it can do it on this device, and can be trusted there.
@@ -161,7 +164,7 @@ impl Plan {
         let each = kernel.iterations(desc);
         let splits = iterations::exceeded(ctx, keys.saturating_mul(each))
             .map_or(1, |most| keys.div_ceil((most / each).saturating_sub(LEAST_KEYS).max(1)));
-        let fixup = self.fixup && kernel.suits_fixup(ctx, desc, splits);
+        let fixup = self.fixup && kernel.fixup(ctx, desc, splits).is_some();
         Self { kernel, splits, fixup, ..self }
     }
 
@@ -170,7 +173,7 @@ impl Plan {
         // Whether it suits may take a self-test, during which nobody has to wait for the lock.
         let forced = *ctx.state.attention_override.lock();
         if let Some(KernelOverride { kernel, splits, fixup }) = forced
-            && (!fixup || kernel.suits_fixup(ctx, desc, splits))
+            && (!fixup || kernel.fixup(ctx, desc, splits).is_some())
             && kernel.suits(ctx, desc, windows)
         {
             return Self { kernel, wide, splits: splits.min(desc.seq_kv.max(1)), fixup };
@@ -179,8 +182,7 @@ impl Plan {
         let blocks = desc.kv_format == KvFormat::Q8_0 || desc.block_table.is_some();
         let is_few = desc.seq_q <= FEW_QUERIES || blocks;
         if is_few && let Some((kernel, splits)) = for_few_queries(ctx, desc, windows) {
-            let fixup = kernel.suits_fixup(ctx, desc, splits)
-                && kernel.rows().is_some_and(|rows| fixup::is_faster(desc, rows, splits));
+            let fixup = kernel.fixup(ctx, desc, splits).is_some_and(fixup::Parts::are_fast);
             return Self { kernel, wide, splits, fixup };
         }
         let tiles = CooperativeTile::candidates(desc, compute_units);
