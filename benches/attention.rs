@@ -5,7 +5,7 @@
 //! the host's clock, waiting included, and as `…/device` by the device's own where it has one. Throughput is
 //! in operations of the whole, unmasked product, and for one query in bytes of keys and values. With
 //! `BENCH_ATTENTION_VARIANTS` set, every kernel that can do it is measured, not only the one that the backend
-//! chooses.
+//! chooses; with `BENCH_ATTENTION_KERNELS="decode/4+split16 decode/4+split16+fixup"`, these beside it.
 
 use backend_api::desc::{AttentionDesc, AttentionShape, BlockTable};
 use backend_api::kv::KvFormat;
@@ -79,6 +79,8 @@ impl Attention {
             Self::decode("decode/4x8of32/16384x64", 8, 16384, 64),
             Self::decode("decode/4x8of32/16384x128", 8, 16384, 128),
             Self::decode("decode/1x8of32/512x128", 8, 512, 128).of_one(),
+            Self::cache("decode/1x8of32/512of768x128", 512, 768),
+            Self::decode("decode/1x8of32/2048x128", 8, 2048, 128).of_one(),
             Self::cache("decode/1x8of32/512of16384x128", 512, 16384),
             Self::decode("decode/4x8of32/16384x128/q8_0", 8, 16384, 128).of_blocks(),
             Self::cache("decode/1x8of32/512of16384x128/q8_0", 512, 16384).of_blocks(),
@@ -203,6 +205,7 @@ fn main() {
     let mut criterion = criterion(1);
     let is_large = subject.device().kind == DeviceKind::DiscreteGpu;
     let every = std::env::var_os("BENCH_ATTENTION_VARIANTS").is_some();
+    let named = std::env::var("BENCH_ATTENTION_KERNELS").unwrap_or_default();
     for case in Attention::cases() {
         let case = if is_large { case } else { case.small() };
         if !subject.supports(case.dtype) {
@@ -215,8 +218,9 @@ fn main() {
             continue;
         }
         measure(&mut criterion, &subject, &case, None);
-        let Some(backend) = subject.webgpu().filter(|_| every) else { continue };
-        for kernel in kernels(&case) {
+        let Some(backend) = subject.webgpu() else { continue };
+        let every = if every { kernels(&case) } else { Vec::new() };
+        for kernel in named.split_whitespace().map(str::to_owned).chain(every) {
             backend.force_attention(Some(&kernel)).expect("the kernel exists");
             measure(&mut criterion, &subject, &case, Some(&kernel));
         }

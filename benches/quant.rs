@@ -85,6 +85,12 @@ fn gated(bench: &mut Bench, format: QuantFormat, dtype: DType, [m, n, k]: [usize
         let name = format!("{}_{way}_{m}x{}x{k}", format.name(), 2 * n);
         bench.measure("quant_matmul", &name, dtype, words, |backend| backend.quant_matmul(&desc));
     }
+    // In one launch, whether or not the planner would choose it.
+    force(bench, Some("skinny_cooperative"));
+    let name = format!("skinny_cooperative_{}_norm_gate_{m}x{}x{k}", format.name(), 2 * n);
+    let desc = gated.with_norm(norm);
+    bench.measure("quant_matmul", &name, dtype, words, |backend| backend.quant_matmul(&desc));
+    force(bench, None);
     bench.subject.free(&[a.ptr, b.ptr, c.ptr, wide.ptr, weight]);
 }
 

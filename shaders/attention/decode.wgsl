@@ -1,6 +1,6 @@
 // Attention of few queries like attention/split, for devices whose subgroups have SUBGROUP invocations:
 // softmax(cap(scale · Q·Kᵀ) + mask) · V where the keys are in one piece, else a part of it for each piece, which
-// attention/combine puts together.
+// attention/combine or the last workgroup puts together.
 //
 // A key's vector is spread over the LANES of a slot, which works on four keys at a time, for all ROWS rows
 // that share them. Lanes exchange products, scores and weights by shuffles: nothing waits for a workgroup
@@ -9,11 +9,10 @@
 //
 // Operands are read 16 bytes at a time, or keys and values are blocks of Q8_0.
 //
-// needs: T, M = T or u32, SUBGROUP, LANES, HALF_Q, HALF_KV, PAGED, lib/attention, lib/attention_pieces,
+// needs: T, M = T or u32, SUBGROUP, SUBGROUPS, LANES, HALF_Q, HALF_KV, PAGED, lib/attention, lib/attention_pieces,
 // lib/attention_rows, lib/attention_loads, lib/attention_sinks, lib/attention_wide or lib/attention_q8_0, one of
-// lib/rows_*, and lib/attention_outputs or lib/attention_parts
+// lib/rows_*, and lib/attention_outputs, lib/attention_parts or lib/attention_fixup_rows
 
-const SUBGROUPS: u32 = 4u;
 const THREADS: u32 = SUBGROUPS * SUBGROUP;
 const SLOTS: u32 = THREADS / LANES;
 // Keys of a slot in a step, and of the workgroup.
@@ -184,6 +183,7 @@ fn main(
   }
   workgroupBarrier();
   write_rows(tile, index, group, groups);
+  finish(tile, index, group, groups);
 }
 
 // Writes what the subgroups have together.

@@ -18,7 +18,7 @@
 // powers of two, because scores are small here: neither the scale nor the softcap is large.
 //
 // needs: T = f16, ROWS, BLOCK, DIM, lib/attention, lib/attention_contiguous, lib/attention_pieces,
-// lib/attention_sinks, lib/fragment_elements
+// lib/attention_sinks, lib/fragment_elements, and lib/attention_parts_fours or lib/attention_fixup
 
 const SUBGROUP: u32 = 32u;
 const SUBGROUPS: u32 = 4u;
@@ -41,7 +41,6 @@ const_assert ROWS <= FRAGMENT && KEYS % FRAGMENT == 0u && DIM % 64u == 0u;
 @group(0) @binding(3) var<storage, read> mask: array<T>;
 @group(0) @binding(4) var<storage, read> lengths: array<u32>;
 @group(0) @binding(5) var<storage, read> sinks: array<f32>;
-@group(0) @binding(6) var<storage, read_write> parts: array<vec4<f32>>;
 
 // What each subgroup has of eight rows: references and sums of weights, and vectors.
 var<workgroup> sh_states: array<vec2<f32>, SUBGROUPS * HALF>;
@@ -133,7 +132,7 @@ fn put_sums(at: u32, a: vec4<f32>, b: vec4<f32>, c: vec4<f32>, d: vec4<f32>) {
 }
 
 // Writes what the subgroups have together of the eight rows from `first` on.
-fn write_parts(tile: Tile, index: u32, first: u32, split: u32, splits: u32) {
+fn write_parts(tile: Tile, index: u32, first: u32, group: vec3<u32>, groups: vec3<u32>) {
   for (var i = index; i < HALF * FOURS; i += THREADS) {
     let row = i / FOURS;
     let four = i % FOURS;
@@ -152,11 +151,9 @@ fn write_parts(tile: Tile, index: u32, first: u32, split: u32, splits: u32) {
       total += state.y * rescale;
       sum += sh_sums[(s * HALF + row) * STRIDE + four] * rescale;
     }
-    let place = place_of(tile, tile.row + first + row);
-    let at = part_of(tile, place, split, splits) / 4u;
-    parts[at + 1u + four] = sum;
+    put_four(tile, group, groups, first + row, four, sum);
     if four == 0u {
-      parts[at] = vec4<f32>(peak / score_unit(), total, sink_of(place.x), 0.0);
+      put_state(tile, group, groups, first + row, peak / score_unit(), total);
     }
   }
 }
@@ -168,5 +165,7 @@ fn main(
   @builtin(subgroup_id) subgroup: u32,
   @builtin(subgroup_invocation_id) lane: u32,
 ) {
-  attend(tile_of(group), subgroup, lane, group.x, groups.x);
+  let tile = tile_of(group);
+  attend(tile, subgroup, lane, group, groups);
+  finish(tile, subgroup * SUBGROUP + lane, group, groups);
 }

@@ -1,5 +1,5 @@
 // Attention of few queries: a part of softmax(cap(scale · Q·Kᵀ) + mask) · V for each piece of the keys, which
-// attention/combine puts together.
+// attention/combine or the last workgroup puts together.
 //
 // A workgroup takes one piece for ROWS rows, a row being a query of one of the heads that share keys and
 // values, so that these are read once for all of them. A key's vector is spread over the lanes of a slot;
@@ -8,7 +8,8 @@
 // name of its own, as drivers keep arrays elsewhere.
 //
 // needs: T, M = T or u32, HALF_Q, HALF_KV, PAGED, lib/attention, lib/attention_pieces, lib/attention_rows,
-// lib/attention_loads, lib/attention_sinks, lib/attention_parts, one of attention's readers, and one of lib/rows_*
+// lib/attention_loads, lib/attention_sinks, lib/attention_parts or lib/attention_fixup_rows, one of attention's readers, and
+// one of lib/rows_*
 
 const THREADS: u32 = 128u;
 const TURNS: u32 = 4u;
@@ -178,6 +179,7 @@ fn main(
     }
     write_states(tile, group, groups, reference, total);
   }
+  finish(tile, index, group, groups);
 }
 
 // Writes the sums over the slots of four elements of each lane, from `offset` on.

@@ -155,17 +155,18 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
   }
   let rows = min(first_row + pair, vec2<u32>(params.m - 1u));
 
-  prepare_rows(index);
   var sums: Elements;
   if PREFETCH == 1u {
-    // A unit is multiplied while the next is on its way.
+    // A unit is multiplied while the next is on its way, and the first while rows are prepared.
     var now = fetch(columns, min(subgroup, params.units - 1u), j);
+    prepare_rows(index);
     for (var unit = subgroup; unit < params.units; unit += SUBGROUPS) {
       let next = fetch(columns, min(unit + SUBGROUPS, params.units - 1u), j);
       sums = add_unit(sums, now, j, rows, unit);
       now = next;
     }
   } else {
+    prepare_rows(index);
     // Both units of a turn are on their way at once.
     for (var unit = 2u * subgroup; unit < params.units; unit += 2u * SUBGROUPS) {
       let now = fetch(columns, unit, j);

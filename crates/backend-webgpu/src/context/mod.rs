@@ -5,7 +5,7 @@ mod read_back;
 
 #[cfg(not(target_family = "wasm"))]
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use backend_api::support::GraphTable;
@@ -47,10 +47,18 @@ pub(crate) struct Context {
     null: Arc<Block>,
     /// Bound where an operation leaves out an output.
     sink: Arc<Block>,
+    /// What workgroups of one launch tell each other; made at the first use.
+    fixup: OnceLock<Arc<Block>>,
     /// Below all else that has a handle of the device, as fields are dropped in their order.
     #[cfg_attr(target_family = "wasm", expect(dead_code, reason = "it waits when it is dropped"))]
     last: LastHandle,
 }
+
+/// Words that launches whose last workgroup does something for all share: 4 MiB, a few tiles of each compute unit of a large
+/// device.
+pub(crate) const FIXUP_WORDS: usize = 1 << 20;
+
+const NULL_BYTES: usize = 16;
 
 impl Context {
     /// The longest wait for the device before a call gives up.
@@ -79,8 +87,9 @@ impl Context {
         let recorder = Recorder::new(device, &submitter, pipelines.params_layout(), &has_dropped);
         Ok(Self {
             last: LastHandle::new(device),
-            null: Arc::new(Block::foreign(null_buffer(device)?)),
-            sink: Arc::new(Block::foreign(null_buffer(device)?)),
+            null: Arc::new(Block::foreign(own_buffer(device, "null", NULL_BYTES)?)),
+            sink: Arc::new(Block::foreign(own_buffer(device, "sink", NULL_BYTES)?)),
+            fixup: OnceLock::new(),
             memory,
             recorder: Mutex::new(recorder),
             submitter,
@@ -339,6 +348,20 @@ impl Context {
         untouched(&self.sink)
     }
 
+    /// A binding of [`FIXUP_WORDS`] words for launches whose last workgroup does something for all. The words begin as zeros;
+    /// a launch that counts in some of them leaves these 0. Launches that bind it follow each other: each writes it, so
+    /// that wgpu has the next one wait. One that is refused with its submission has counted nothing.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`](BackendError::OutOfMemory).
+    pub(crate) fn fixup(&self) -> BackendResult<Window> {
+        if let Some(block) = self.fixup.get() {
+            return Ok(untouched(block));
+        }
+        let buffer = own_buffer(&self.gpu.device, "fixup", FIXUP_WORDS * size_of::<u32>())?;
+        Ok(untouched(self.fixup.get_or_init(|| Arc::new(Block::foreign(buffer)))))
+    }
+
     /// Blocks until everything recorded so far has finished.
     pub(crate) fn synchronize(&self, op: &'static str) -> BackendResult<()> {
         if cfg!(target_family = "wasm") {
@@ -403,15 +426,14 @@ fn untouched(block: &Arc<Block>) -> Window {
     }
 }
 
-/// Not from the pool, whose statistics are the caller's allocations.
-fn null_buffer(device: &wgpu::Device) -> BackendResult<wgpu::Buffer> {
-    let size = 16;
+/// A buffer of zeros, not from the pool, whose statistics are the caller's allocations.
+fn own_buffer(device: &wgpu::Device, label: &'static str, bytes: usize) -> BackendResult<wgpu::Buffer> {
     let descriptor = wgpu::BufferDescriptor {
-        label: Some("null"),
-        size,
+        label: Some(label),
+        size: bytes as u64,
         usage: wgpu::BufferUsages::STORAGE,
         mapped_at_creation: false,
     };
     guarded(device, || device.create_buffer(&descriptor))
-        .map_err(|_| BackendError::OutOfMemory { requested: size as usize, in_use: 0 })
+        .map_err(|_| BackendError::OutOfMemory { requested: bytes, in_use: 0 })
 }

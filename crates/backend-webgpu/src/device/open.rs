@@ -29,6 +29,10 @@ pub(crate) struct Gpu {
     pub(crate) takes_spirv: bool,
     /// Invocations of a subgroup, where kernels may use subgroups and all are of one size.
     pub(crate) subgroup: Option<u32>,
+    /// Whether barriers order storage memory between workgroups, and not only within one. WGSL promises the latter; what
+    /// wgpu makes of `storageBarrier` is a barrier with the scope of the device in SPIR-V, and that of a workgroup in
+    /// other languages.
+    pub(crate) device_scope_barriers: bool,
     /// Whether kernels may multiply four signed bytes with four at once. Natively, wgpu writes that in other words where
     /// the device has no instruction for it.
     pub(crate) packed_dots: bool,
@@ -53,6 +57,7 @@ impl Gpu {
             cooperative_matrices,
             takes_spirv: cooperative_matrices && takes_spirv(&adapter, &device),
             subgroup: subgroup(&adapter, &device),
+            device_scope_barriers: has_device_scope_barriers(&adapter),
             packed_dots: instance
                 .wgsl_language_features()
                 .contains(wgpu::WgslLanguageFeatures::Packed4x8IntegerDotProduct),
@@ -70,6 +75,12 @@ impl Gpu {
 fn takes_spirv(adapter: &wgpu::Adapter, device: &wgpu::Device) -> bool {
     adapter.get_info().backend == wgpu::Backend::Vulkan
         && device.features().contains(wgpu::Features::PASSTHROUGH_SHADERS)
+}
+
+/// Whether barriers of kernels reach the driver as SPIR-V, and are followed there: on Apple's systems, Vulkan is a layer on
+/// Metal, whose barriers have the scope of a workgroup.
+fn has_device_scope_barriers(adapter: &wgpu::Adapter) -> bool {
+    adapter.get_info().backend == wgpu::Backend::Vulkan && !cfg!(target_vendor = "apple")
 }
 
 /// The size of every subgroup. Browsers want a text with subgroups to say so, which wgpu's compiler refuses.

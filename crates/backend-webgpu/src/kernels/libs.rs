@@ -179,7 +179,13 @@ libs! {
     ATTENTION_SINKS = "attention_sinks" needs [ATTENTION],
     /// What becomes of the sums of rows, over a piece of their keys or all of them.
     ATTENTION_PARTS = "attention_parts" needs [ATTENTION, ATTENTION_PIECES, ATTENTION_SINKS],
+    ATTENTION_PARTS_FOURS = "attention_parts_fours" needs [ATTENTION, ATTENTION_PIECES, ATTENTION_SINKS],
     ATTENTION_OUTPUTS = "attention_outputs" needs [ATTENTION, ATTENTION_SEEN, ATTENTION_PIECES, ATTENTION_SINKS],
+    /// Parts that the last workgroup puts together.
+    ATTENTION_FIXUP = "attention_fixup" needs [ATTENTION, ATTENTION_SEEN, ATTENTION_PIECES, ATTENTION_SINKS],
+    ATTENTION_FIXUP_ROWS = "attention_fixup_rows" needs [ATTENTION_FIXUP],
+    /// Elements of f16 that aren't read in a hurry.
+    ATTENTION_FOURS = "attention_fours",
     /// Numbers of rows that share keys.
     ROWS_1 = "rows_1",
     ROWS_2 = "rows_2",

@@ -66,7 +66,8 @@ fn translate(module: &Module, text: &str) -> Result<Spirv, String> {
         emit_int_div_checks: false,
         ..Default::default()
     };
-    let words = spv::write_vec(module, &info, &options, None).map_err(|error| error.to_string())?;
+    let mut words = spv::write_vec(module, &info, &options, None).map_err(|error| error.to_string())?;
+    declare_device_scope(&mut words);
     let [x, y, z] = module.entry_points.first().map_or([1; 3], |main| main.workgroup_size);
     Ok(Spirv { words, workgroup_size: (x, y, z) })
 }
@@ -88,6 +89,23 @@ fn for_each_instruction(words: &mut [u32], mut visit: impl FnMut(u32, &mut [u32]
         let Some((instruction, next)) = rest.split_at_mut_checked(length) else { return };
         visit(first & 0xffff, instruction);
         rest = next;
+    }
+}
+
+/// Instructions that tell what a module is capable of, by name and by number.
+const CAPABILITY: u32 = 17;
+const VULKAN_MEMORY_MODEL: u32 = 5345;
+const VULKAN_MEMORY_MODEL_DEVICE_SCOPE: u32 = 5346;
+
+/// Declares that the scope of barriers and atomics may be the device, which naga gives those of storage buffers and
+/// which Vulkan's memory model, that of cooperative matrices, has as a capability of its own. wgpu enables both together.
+fn declare_device_scope(words: &mut Vec<u32>) {
+    let mut has_model = false;
+    for_each_instruction(words, |code, instruction| {
+        has_model |= code == CAPABILITY && instruction.get(1) == Some(&VULKAN_MEMORY_MODEL);
+    });
+    if has_model {
+        words.splice(HEADER..HEADER, [2 << 16 | CAPABILITY, VULKAN_MEMORY_MODEL_DEVICE_SCOPE]);
     }
 }
 
@@ -187,6 +205,28 @@ mod tests {
 
     fn translate(text: &str) -> Result<Spirv, String> {
         super::translate(&parse(text)?, text)
+    }
+
+    #[test]
+    fn only_a_module_of_vulkans_memory_model_declares_the_scope_of_the_device() {
+        let declares = |text: &str| {
+            let mut words = translate(text).unwrap().words;
+            let mut declared = 0;
+            for_each_instruction(&mut words, |code, instruction| {
+                let is_scope = instruction.get(1) == Some(&VULKAN_MEMORY_MODEL_DEVICE_SCOPE);
+                declared += u32::from(code == CAPABILITY && is_scope);
+            });
+            declared
+        };
+        let body = "
+            @group(0) @binding(0) var<storage, read_write> x: array<f32>;
+            @compute @workgroup_size(32) fn main() { x[0] = 1.0; storageBarrier(); ";
+        assert_eq!(declares(&format!("{body} }}")), 0);
+        let matrices = "enable wgpu_cooperative_matrix;";
+        assert_eq!(
+            declares(&format!("{matrices}{body} var sum = coop_mat8x8<f32, C>(); sum = sum + sum; }}")),
+            1
+        );
     }
 
     /// What wgpu or this module makes of a kernel, on a device that few have.

@@ -16,7 +16,7 @@ use super::gathered::Gathered;
 use super::scratch::{Part, Scratch};
 use super::shared::pace::Pace;
 use super::{AttentionOverride, ConvOverride, MatmulOverride, QuantMatmulOverride, SelfTests, Tuning};
-use crate::context::{Context, MAX_GROUPS};
+use crate::context::{Context, FIXUP_WORDS, MAX_GROUPS};
 use crate::device::{DeviceProfile, Gpu, MAX_BINDINGS};
 #[cfg(not(target_family = "wasm"))]
 use crate::kernels::Kernel;
@@ -374,6 +374,19 @@ impl OpContext {
     /// dispatch.
     pub(crate) fn sink(&self) -> Window {
         self.device.sink()
+    }
+
+    /// Whether workgroups of a launch can tell each other something, and the device can bind room for that.
+    pub(crate) fn has_fixup(&self) -> bool {
+        self.gpu().device_scope_barriers && self.device.limits.max_bytes >= 4 * FIXUP_WORDS as u64
+    }
+
+    /// A binding of [`FIXUP_WORDS`] words that is every launch's for as long as it runs.
+    ///
+    /// # Errors
+    /// [`OutOfMemory`](BackendError::OutOfMemory).
+    pub(crate) fn fixup(&self) -> BackendResult<Window> {
+        self.device.fixup()
     }
 
     /// Records one dispatch: the read-only windows in the order of the kernel's bindings, then the output.

@@ -26,6 +26,8 @@ pub(super) struct Decoder {
     decode: Decode,
     logits: Buffer,
     normed: Buffer,
+    /// `[3, slots]` of u32: positions, lengths and rows of pages, which a step adds 1 to.
+    counters: Buffer,
     /// For each row of the pages, the token that follows the one there: i32.
     history: Buffer,
     window: Option<Window>,
@@ -83,14 +85,19 @@ impl Session {
             .transpose()?;
         let mask = window.as_ref().map(|_| Buffer::of(backend, model.dtype(), &[slots, keys])).transpose()?;
         let room = |dtype| Buffer::of(backend, dtype, &[slots, 2 * config.kv_width()]);
+        let counters = u32s(3 * slots)?;
+        let bytes = slots * size_of::<u32>();
+        let counter = |i: usize| counters.view(i * bytes, bytes);
+        let mut activations = model.activations(slots)?;
+        activations.positions = counter(0)?;
         let mut decoder = Decoder {
             key,
             graph: None,
-            activations: model.activations(slots)?,
+            activations,
             decode: Decode {
                 slot,
-                page_rows: u32s(slots)?,
-                lengths: u32s(slots)?,
+                page_rows: counter(2)?,
+                lengths: counter(1)?,
                 staging: self.cache.format.dtype().map(room).transpose()?,
                 pages: self.cache.pages(config, first_row, page_len)?,
                 page_len,
@@ -99,6 +106,7 @@ impl Session {
             },
             logits: Buffer::of(backend, DType::F32, &[slots, config.vocabulary])?,
             normed: Buffer::of(backend, model.dtype(), &[slots, config.hidden])?,
+            counters,
             history: u32s(page_len)?,
             window,
             chooser: Chooser::new(backend, choice, slots)?,
@@ -171,12 +179,9 @@ impl Decoder {
         let shape = IndexShape { rows: self.decode.page_len, columns: 1, count: slots };
         let (history, rows, ids) = (self.history.ptr(), self.decode.page_rows.ptr(), a.ids.ptr());
         backend.scatter(&ScatterDesc::new(ScatterOp::Assign, DType::U32, history, rows, ids, shape))?;
-        for counter in [&a.positions, &self.decode.lengths, &self.decode.page_rows] {
-            let shape = [slots];
-            let counter = TensorDesc::packed(counter.ptr(), DType::U32, &shape);
-            backend.binary_ext(&BinaryDesc::new(BinaryOp::Add, counter, 1.0, counter))?;
-        }
-        Ok(())
+        let shape = [3 * slots];
+        let counters = TensorDesc::packed(self.counters.ptr(), DType::U32, &shape);
+        backend.binary_ext(&BinaryDesc::new(BinaryOp::Add, counters, 1.0, counters))
     }
 
     /// Fills the mask of layers with a window.

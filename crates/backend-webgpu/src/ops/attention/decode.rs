@@ -1,14 +1,20 @@
-//! Attention of few queries by shuffles: the keys in one piece, or in pieces that attention/combine puts
-//! together.
+//! Attention of few queries by shuffles: the keys in one piece, or in pieces that attention/combine or the last
+//! workgroup puts together.
+
+use std::fmt;
 
 use backend_api::desc::AttentionDesc;
 use backend_api::kv::KvFormat;
 use backend_api::{BackendError, BackendResult};
 
-use super::pieces::{Pieces, ROWS};
-use super::{Params, Types, Windows, every_types, types};
-use crate::kernels::libs::{ATTENTION_OUTPUTS, ATTENTION_PARTS, ROWS_1, ROWS_2, ROWS_4};
+use super::pieces::{Output, Pieces, ROWS};
+use super::plan::Plan;
+use super::{Params, Types, Windows, every_types, fixup, types};
+use crate::kernels::libs::{
+    ATTENTION_FIXUP_ROWS, ATTENTION_OUTPUTS, ATTENTION_PARTS, ROWS_1, ROWS_2, ROWS_4,
+};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
+use crate::ops::has_room;
 use crate::ops::op_context::OpContext;
 
 const DECODE_ROWS: KernelSource = KernelSource {
@@ -17,7 +23,7 @@ const DECODE_ROWS: KernelSource = KernelSource {
         native "attention/decode",
         libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_WIDE, ATTENTION_LOADS, ATTENTION_ROWS, ATTENTION_SINKS],
         types: ["T", "M"],
-        constants: ["SUBGROUP", "LANES", "HALF_Q", "HALF_KV", "PAGED"],
+        constants: ["SUBGROUP", "SUBGROUPS", "LANES", "HALF_Q", "HALF_KV", "PAGED"],
         reads: 6,
         writes: 1,
         params: Params,
@@ -27,10 +33,10 @@ const DECODE_ROWS: KernelSource = KernelSource {
 /// The file with parts of rows as its output.
 pub(super) static DECODE: KernelSource = DECODE_ROWS;
 
-/// The file with whole rows as its output, and the logarithms of their sums.
+/// The file with outputs: of whole rows, with the logarithms of their sums, or beside the parts of rows.
 static DECODE_WHOLE: KernelSource = KernelSource { writes: 2, ..DECODE_ROWS };
 
-/// The files for keys and values of Q8_0, with parts of rows and with whole ones.
+/// The files for keys and values of Q8_0, with parts of rows and with outputs.
 static DECODE_BLOCKS: KernelSource = DECODE_ROWS_OF_BLOCKS;
 static DECODE_WHOLE_OF_BLOCKS: KernelSource = KernelSource { writes: 2, ..DECODE_ROWS_OF_BLOCKS };
 
@@ -40,22 +46,25 @@ const DECODE_ROWS_OF_BLOCKS: KernelSource = KernelSource {
         native "attention/decode",
         libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_Q8_0, ATTENTION_LOADS, ATTENTION_ROWS, ATTENTION_SINKS],
         types: ["T", "M"],
-        constants: ["SUBGROUP", "LANES", "HALF_Q", "HALF_KV", "PAGED"],
+        constants: ["SUBGROUP", "SUBGROUPS", "LANES", "HALF_Q", "HALF_KV", "PAGED"],
         reads: 6,
         writes: 1,
         params: Params,
     )
 };
 
-/// The helper files for so many rows, with all of their keys or a piece of them.
-const fn libs(rows: usize, whole: bool) -> &'static [Lib] {
-    match (rows, whole) {
-        (1, true) => &[ATTENTION_OUTPUTS, ROWS_1],
-        (2, true) => &[ATTENTION_OUTPUTS, ROWS_2],
-        (_, true) => &[ATTENTION_OUTPUTS, ROWS_4],
-        (1, false) => &[ATTENTION_PARTS, ROWS_1],
-        (2, false) => &[ATTENTION_PARTS, ROWS_2],
-        (_, false) => &[ATTENTION_PARTS, ROWS_4],
+/// The helper files for so many rows and what becomes of them.
+const fn libs(rows: usize, output: Output) -> &'static [Lib] {
+    match (rows, output) {
+        (1, Output::Whole) => &[ATTENTION_OUTPUTS, ROWS_1],
+        (2, Output::Whole) => &[ATTENTION_OUTPUTS, ROWS_2],
+        (_, Output::Whole) => &[ATTENTION_OUTPUTS, ROWS_4],
+        (1, Output::Parts) => &[ATTENTION_PARTS, ROWS_1],
+        (2, Output::Parts) => &[ATTENTION_PARTS, ROWS_2],
+        (_, Output::Parts) => &[ATTENTION_PARTS, ROWS_4],
+        (1, Output::FixedUp) => &[ATTENTION_FIXUP_ROWS, ROWS_1],
+        (2, Output::FixedUp) => &[ATTENTION_FIXUP_ROWS, ROWS_2],
+        (_, Output::FixedUp) => &[ATTENTION_FIXUP_ROWS, ROWS_4],
     }
 }
 
@@ -69,70 +78,114 @@ const LANES: [usize; 3] = [8, 16, 32];
 const TURNS: usize = 4;
 
 /// The most steps of a workgroup that takes all keys: together they are shorter than the launch that would put
-/// pieces together.
+/// pieces together. Those of a wide workgroup take half as long again, as its subgroups wait for each other.
 const MOST_STEPS: usize = 7;
+const MOST_WIDE_STEPS: usize = 8;
 
-/// Subgroups of a workgroup, and the most slots of a subgroup.
-const WORKGROUP: usize = 4;
+/// The most slots of a subgroup.
 const MOST_SLOTS: usize = 4;
+
+/// The rows that a workgroup takes, and the subgroups that share their keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Workgroup {
+    pub(super) rows: usize,
+    subgroups: usize,
+}
+
+impl Workgroup {
+    /// Of a row whose keys are too many for few subgroups, and too few to be worth pieces.
+    pub(super) const WIDE: Self = Self { rows: 1, subgroups: 16 };
+
+    const ALL: [Self; 4] = [Self::new(ROWS[0]), Self::new(ROWS[1]), Self::new(ROWS[2]), Self::WIDE];
+
+    /// Of so many rows.
+    pub(super) const fn new(rows: usize) -> Self {
+        Self { rows, subgroups: 4 }
+    }
+
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter()
+    }
+}
+
+/// Such as `4`, the rows, or `1s16` with other subgroups than four.
+impl fmt::Display for Workgroup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let &Self { rows, subgroups } = self;
+        if subgroups == 4 { write!(f, "{rows}") } else { write!(f, "{rows}s{subgroups}") }
+    }
+}
 
 /// How a workgroup is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Tile {
-    rows: usize,
+    workgroup: Workgroup,
     subgroup: usize,
     lanes: usize,
 }
 
 impl Tile {
-    /// The tile for so many rows, where the device's subgroups and the vectors allow it.
-    fn find(rows: usize, subgroup: Option<u32>, desc: &AttentionDesc) -> Option<Self> {
+    /// The tile of a workgroup, where the device's subgroups and the vectors allow it.
+    fn find(workgroup: Workgroup, subgroup: Option<u32>, desc: &AttentionDesc) -> Option<Self> {
         let subgroup = subgroup.map(|size| size as usize).filter(|size| SUBGROUPS.contains(size))?;
         let width = desc.kv_format.dtype().map_or(8, |dtype| 16 / dtype.size());
         let long_enough = |&lanes: &usize| lanes <= subgroup && lanes * width >= desc.head_dim;
-        LANES.into_iter().find(long_enough).map(|lanes| Self { rows, subgroup, lanes })
+        LANES.into_iter().find(long_enough).map(|lanes| Self { workgroup, subgroup, lanes })
+    }
+
+    fn invocations(self) -> usize {
+        self.workgroup.subgroups * self.subgroup
     }
 
     /// Keys that a workgroup works on side by side.
     fn slots(self) -> usize {
-        WORKGROUP * self.subgroup / self.lanes
+        self.invocations() / self.lanes
     }
 
     /// The most keys that a workgroup takes in few steps.
     fn few_keys(self) -> usize {
-        MOST_STEPS * TURNS * self.slots()
+        let steps = if self.workgroup == Workgroup::WIDE { MOST_WIDE_STEPS } else { MOST_STEPS };
+        steps * TURNS * self.slots()
     }
 
-    /// Bytes of workgroup memory: vectors of eight elements for each lane, references and sums.
-    fn workgroup_bytes(self) -> usize {
-        WORKGROUP * self.rows * (8 * self.lanes + 2) * size_of::<f32>()
+    /// Bytes of workgroup memory: vectors of eight elements for each lane, references and sums, and what puts pieces
+    /// together.
+    fn workgroup_bytes(self, output: Output) -> usize {
+        let Workgroup { rows, subgroups } = self.workgroup;
+        let more = if output == Output::FixedUp { fixup::WORKGROUP_BYTES } else { 0 };
+        subgroups * rows * (8 * self.lanes + 2) * size_of::<f32>() + more
     }
 
-    /// The variant for all of the keys, or for a piece of them.
-    fn variant(self, types: Types, whole: bool) -> Variant {
+    /// Whether the device has room for a workgroup.
+    fn fits(self, limits: &wgpu::Limits) -> bool {
+        has_room(limits, self.invocations(), self.workgroup_bytes(Output::FixedUp))
+    }
+
+    fn variant(self, types: Types, output: Output) -> Variant {
         let [q, kv, paged] = types.constants();
-        let source = match (types.kv == KvFormat::Q8_0, whole) {
-            (false, false) => &DECODE,
-            (false, true) => &DECODE_WHOLE,
-            (true, false) => &DECODE_BLOCKS,
-            (true, true) => &DECODE_WHOLE_OF_BLOCKS,
+        let source = match (types.kv == KvFormat::Q8_0, output) {
+            (false, Output::Parts) => &DECODE,
+            (false, _) => &DECODE_WHOLE,
+            (true, Output::Parts) => &DECODE_BLOCKS,
+            (true, _) => &DECODE_WHOLE_OF_BLOCKS,
         };
-        let constants = [self.subgroup as u32, self.lanes as u32, q, kv, paged];
-        Variant::new(source, [types.q, types.mask()], constants)
-            .with_libs(libs(self.rows, whole))
-            .with_workgroup(WORKGROUP * self.subgroup, self.workgroup_bytes())
+        let [subgroup, subgroups, lanes] =
+            [self.subgroup, self.workgroup.subgroups, self.lanes].map(|count| count as u32);
+        Variant::new(source, [types.q, types.mask()], [subgroup, subgroups, lanes, q, kv, paged])
+            .with_libs(libs(self.workgroup.rows, output))
+            .with_workgroup(self.invocations(), self.workgroup_bytes(output))
     }
 }
 
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
-    for rows in ROWS {
+    for workgroup in Workgroup::ALL {
         for subgroup in SUBGROUPS {
             let lanes =
                 LANES.into_iter().filter(|&lanes| lanes <= subgroup && subgroup <= MOST_SLOTS * lanes);
-            for tile in lanes.map(|lanes| Tile { rows, subgroup, lanes }) {
-                for whole in [false, true] {
-                    variants.extend(every_types().map(|types| tile.variant(types, whole)));
+            for tile in lanes.map(|lanes| Tile { workgroup, subgroup, lanes }) {
+                for output in [Output::Parts, Output::Whole, Output::FixedUp] {
+                    variants.extend(every_types().map(|types| tile.variant(types, output)));
                 }
             }
         }
@@ -140,17 +193,16 @@ pub(super) fn variants() -> Vec<Variant> {
     variants
 }
 
-/// Whether the kernel for so many rows can do it on this device, operands aside, which have to be read 16
+/// Whether the kernel can do it with such workgroups on this device, operands aside, which have to be read 16
 /// bytes at a time.
-pub(super) fn suits(ctx: &OpContext, desc: &AttentionDesc, rows: usize) -> bool {
-    let most = ctx.gpu().limits.max_compute_workgroup_storage_size as usize;
-    Tile::find(rows, ctx.gpu().subgroup, desc).is_some_and(|tile| tile.workgroup_bytes() <= most)
-        && Pieces::fit(desc, rows)
+pub(super) fn suits(ctx: &OpContext, desc: &AttentionDesc, workgroup: Workgroup) -> bool {
+    Tile::find(workgroup, ctx.gpu().subgroup, desc).is_some_and(|tile| tile.fits(&ctx.gpu().limits))
+        && Pieces::fit(desc, workgroup.rows)
 }
 
-/// Whether a workgroup with so many rows takes all keys in few steps.
-pub(super) fn has_few_keys(ctx: &OpContext, desc: &AttentionDesc, rows: usize) -> bool {
-    Tile::find(rows, ctx.gpu().subgroup, desc).is_some_and(|tile| desc.seq_kv <= tile.few_keys())
+/// Whether such a workgroup takes all keys in few steps.
+pub(super) fn has_few_keys(ctx: &OpContext, desc: &AttentionDesc, workgroup: Workgroup) -> bool {
+    Tile::find(workgroup, ctx.gpu().subgroup, desc).is_some_and(|tile| desc.seq_kv <= tile.few_keys())
 }
 
 pub(super) fn run(
@@ -158,22 +210,21 @@ pub(super) fn run(
     op: &'static str,
     desc: &AttentionDesc,
     windows: &Windows,
-    splits: usize,
-    rows: usize,
+    plan: &Plan,
+    workgroup: Workgroup,
 ) -> BackendResult<()> {
-    let Some(tile) = Tile::find(rows, ctx.gpu().subgroup, desc) else {
+    let Some(tile) = Tile::find(workgroup, ctx.gpu().subgroup, desc) else {
         return Err(BackendError::Unsupported { op, need: "subgroups of 8 or 32".to_owned() });
     };
-    let pieces = Pieces::new(desc, rows, splits, tile.slots());
+    let pieces = Pieces::new(desc, workgroup.rows, plan.splits, tile.slots());
     // Where values aren't finite, outputs in one launch take the scores of all keys for each element again, which
     // gets expensive with their number.
-    let whole = pieces.count == 1 && desc.seq_kv <= tile.few_keys();
-    let variant = tile.variant(types(desc), whole);
-    if whole {
-        pieces.run_whole(ctx, op, desc, windows, &variant)
-    } else {
-        pieces.run(ctx, op, desc, windows, &variant)
-    }
+    let output = match plan.fixup {
+        _ if pieces.count == 1 && desc.seq_kv <= tile.few_keys() => Output::Whole,
+        true => Output::FixedUp,
+        false => Output::Parts,
+    };
+    pieces.run(ctx, op, desc, windows, &tile.variant(types(desc), output), output)
 }
 
 #[cfg(test)]
@@ -195,7 +246,7 @@ mod tests {
                 AttentionShape { batch: 1, heads: 1, seq_q: 1, seq_kv: 1, head_dim },
             );
             desc.kv_format = kv_dtype.into();
-            Tile::find(4, subgroup, &desc).map(|tile| tile.lanes)
+            Tile::find(Workgroup::new(4), subgroup, &desc).map(|tile| tile.lanes)
         };
         assert_eq!(
             [16, 64, 72, 128, 256].map(|d| lanes(DType::F16, d, Some(32))),

@@ -5,14 +5,16 @@ use std::fmt;
 use backend_api::desc::AttentionDesc;
 use backend_api::{BackendResult, DType};
 
-use super::pieces::Pieces;
-use super::{Params, Windows, decode_fragments, self_test};
+use super::pieces::{Output, Pieces};
+use super::plan::Plan;
+use super::{Params, Windows, decode_fragments, fixup, self_test};
+use crate::kernels::libs::{ATTENTION_FIXUP, ATTENTION_FOURS, ATTENTION_PARTS_FOURS};
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Variant, kernel, native};
 use crate::ops::has_room;
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP};
 
-pub(super) static DECODE: KernelSource = KernelSource {
+const DECODE_KEYS: KernelSource = KernelSource {
     unrolled: native(decode_fragments::attend),
     cooperative: true,
     subgroups: true,
@@ -28,6 +30,12 @@ pub(super) static DECODE: KernelSource = KernelSource {
         params: Params,
     )
 };
+
+/// The file with parts of rows as its output.
+pub(super) static DECODE: KernelSource = DECODE_KEYS;
+
+/// The file with outputs beside the parts of rows.
+static DECODE_FIXED_UP: KernelSource = KernelSource { writes: 2, ..DECODE_KEYS };
 
 /// Subgroups of a workgroup.
 const SUBGROUPS: usize = 4;
@@ -66,9 +74,9 @@ impl Tile {
     }
 
     /// Bytes of workgroup memory: a reference and a sum for each of eight rows of each subgroup, and a
-    /// vector.
+    /// vector, and what puts pieces together.
     const fn workgroup_bytes(self) -> usize {
-        SUBGROUPS * HALF * (2 + self.dim + 4) * size_of::<f32>()
+        SUBGROUPS * HALF * (2 + self.dim + 4) * size_of::<f32>() + fixup::WORKGROUP_BYTES
     }
 
     pub(super) fn fits(self, limits: &wgpu::Limits) -> bool {
@@ -87,14 +95,18 @@ impl Tile {
         Pieces::new(desc, self.rows, splits, FRAGMENT)
     }
 
-    pub(super) fn variant(self) -> Variant {
+    pub(super) fn variant(self, output: Output) -> Variant {
         let constants = [self.rows, self.block, self.dim].map(|value| value as u32);
-        Variant::new(&DECODE, [DType::F16], constants).with_rolled_loops()
+        let (source, libs): (_, &[_]) = match output {
+            Output::FixedUp => (&DECODE_FIXED_UP, &[ATTENTION_FIXUP, ATTENTION_FOURS]),
+            _ => (&DECODE, &[ATTENTION_PARTS_FOURS]),
+        };
+        Variant::new(source, [DType::F16], constants).with_libs(libs).with_rolled_loops()
     }
 
     /// Whether it gives right results on this device; found out at its first use.
     pub(super) fn is_verified(self, ctx: &OpContext) -> bool {
-        ctx.is_right(&self.variant(), || self_test::check_decode(ctx, self))
+        ctx.is_right(&self.variant(Output::Parts), || self_test::check_decode(ctx, self))
     }
 }
 
@@ -106,7 +118,8 @@ impl fmt::Display for Tile {
 }
 
 pub(super) fn variants() -> Vec<Variant> {
-    Tile::ALL.map(Tile::variant).into()
+    let outputs = [Output::Parts, Output::FixedUp];
+    outputs.into_iter().flat_map(|output| Tile::ALL.map(|tile| tile.variant(output))).collect()
 }
 
 pub(super) fn run(
@@ -114,10 +127,11 @@ pub(super) fn run(
     op: &'static str,
     desc: &AttentionDesc,
     windows: &Windows,
-    splits: usize,
+    plan: &Plan,
     tile: Tile,
 ) -> BackendResult<()> {
-    tile.pieces(desc, splits).run(ctx, op, desc, windows, &tile.variant())
+    let output = if plan.fixup { Output::FixedUp } else { Output::Parts };
+    tile.pieces(desc, plan.splits).run(ctx, op, desc, windows, &tile.variant(output), output)
 }
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub(super) fn attend(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
     format!(
         "
 @diagnostic(off, derivative_uniformity)
-fn attend(tile: Tile, subgroup: u32, lane: u32, split: u32, splits: u32) {{
+fn attend(tile: Tile, subgroup: u32, lane: u32, group: vec3<u32>, groups: vec3<u32>) {{
   let index = subgroup * SUBGROUP + lane;
   let row = lane / 4u;
   let part = lane % 4u;
@@ -197,7 +197,7 @@ let at = (subgroup * HALF + row) * STRIDE + 4u * part;
 sh_states[subgroup * HALF + row] = vec2<f32>(references.{lane}, wholes.{lane});
 }}
 workgroupBarrier();
-write_parts(tile, index, {first}u, split, splits);
+write_parts(tile, index, {first}u, group, groups);
 }}
 "
     )

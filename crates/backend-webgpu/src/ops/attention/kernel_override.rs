@@ -11,13 +11,17 @@ use super::{cooperative, decode, decode_cooperative, flash, split};
 use crate::kernels::KernelSource;
 use crate::ops::shared::kernel_names;
 
-/// The kernel to be used wherever it can be, and into how many pieces the keys are split where it splits
-/// them.
+/// The kernel to be used wherever it can be, into how many pieces the keys are split where it splits them, and whether
+/// the last workgroup puts these together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KernelOverride {
     pub(super) kernel: Kernel,
     pub(super) splits: usize,
+    pub(super) fixup: bool,
 }
+
+/// Behind the name of a kernel whose last workgroup puts the pieces together.
+const FIXUP: &str = "+fixup";
 
 impl KernelOverride {
     /// Every kernel, named as [`parse`](Self::parse) reads it.
@@ -25,17 +29,18 @@ impl KernelOverride {
         kernel_names::all(Kernel::all())
     }
 
-    /// Reads `flash/64x64x64r8`, `split/4+split16` and the like.
+    /// Reads `flash/64x64x64r8`, `split/4+split16`, `split/4+split16+fixup` and the like.
     ///
     /// # Errors
     /// [`Unsupported`](backend_api::BackendError::Unsupported).
     pub(crate) fn parse(op: &'static str, name: &str) -> BackendResult<Self> {
-        let (kernel, count) = name.split_once("+split").unwrap_or((name, "1"));
+        let (plan, fixup) = name.strip_suffix(FIXUP).map_or((name, false), |plan| (plan, true));
+        let (kernel, count) = plan.split_once("+split").unwrap_or((plan, "1"));
         let kernel = kernel_names::find(Kernel::all(), kernel);
         // As it is written: no sign, no zero before it.
         let splits = count.parse().ok().filter(|splits: &usize| *splits > 0 && splits.to_string() == count);
         match (kernel, splits) {
-            (Some(kernel), Some(splits)) => Ok(Self { kernel, splits }),
+            (Some(kernel), Some(splits)) => Ok(Self { kernel, splits, fixup }),
             _ => Err(kernel_names::unknown(op, name, Kernel::all())),
         }
     }
@@ -57,9 +62,10 @@ impl KernelOverride {
 impl fmt::Display for KernelOverride {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.splits {
-            1 => write!(f, "{}", self.kernel),
-            splits => write!(f, "{}+split{splits}", self.kernel),
+            1 => write!(f, "{}", self.kernel)?,
+            splits => write!(f, "{}+split{splits}", self.kernel)?,
         }
+        f.write_str(if self.fixup { FIXUP } else { "" })
     }
 }
 
@@ -70,17 +76,20 @@ mod tests {
     #[test]
     fn names_are_read_back() {
         for name in KernelOverride::names() {
-            for splits in [1, 7] {
-                let forced = KernelOverride::parse("test", &format!("{name}+split{splits}")).unwrap();
-                assert_eq!((forced.kernel.to_string(), forced.splits), (name.clone(), splits));
+            for (splits, fixup) in [(1, false), (7, false), (7, true)] {
+                let text = format!("{name}+split{splits}{}", if fixup { FIXUP } else { "" });
+                let forced = KernelOverride::parse("test", &text).unwrap();
+                let read = (forced.kernel.to_string(), forced.splits, forced.fixup);
+                assert_eq!(read, (name.clone(), splits, fixup));
             }
         }
         let counts = ["", "0", "00", "01", "+1", "-1", " 1", "1 ", "1+split2", "99999999999999999999"];
         let counts = counts.map(|count| format!("split/4+split{count}"));
-        for wrong in ["", "flash", "flash/1x1x1r1", "split/4+", "split/4 ", "x+split2"]
-            .map(str::to_owned)
-            .iter()
-            .chain(&counts)
+        for wrong in
+            ["", "flash", "flash/1x1x1r1", "split/4+", "split/4 ", "x+split2", "split/4+fixup+split2"]
+                .map(str::to_owned)
+                .iter()
+                .chain(&counts)
         {
             let error = KernelOverride::parse("test", wrong).unwrap_err();
             assert_eq!(error.kind(), backend_api::ErrorKind::Unsupported, "{wrong}");

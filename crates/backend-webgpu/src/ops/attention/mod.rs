@@ -9,6 +9,7 @@ mod cooperative;
 mod decode;
 mod decode_cooperative;
 mod decode_fragments;
+mod fixup;
 mod flash;
 mod fragments;
 mod in_turns;
@@ -218,8 +219,8 @@ fn run(
     match plan.kernel {
         Kernel::Flash(tile) => flash::run(ctx, op, desc, windows, tile, plan.wide),
         Kernel::Cooperative(tile) => cooperative::run(ctx, op, desc, windows, tile),
-        Kernel::DecodeCooperative(tile) => decode_cooperative::run(ctx, op, desc, windows, plan.splits, tile),
-        Kernel::Decode(rows) => decode::run(ctx, op, desc, windows, plan.splits, rows),
+        Kernel::DecodeCooperative(tile) => decode_cooperative::run(ctx, op, desc, windows, plan, tile),
+        Kernel::Decode(workgroup) => decode::run(ctx, op, desc, windows, plan, workgroup),
         Kernel::Split(rows) => split::run(ctx, op, desc, windows, plan, rows),
     }
 }

@@ -1,5 +1,5 @@
 //! What the kernels for few queries share: keys in pieces, and attention/combine, which puts their parts
-//! together.
+//! together where the last workgroup doesn't.
 
 use backend_api::desc::{AttentionAlignment, AttentionDesc};
 use backend_api::kv::KvFormat;
@@ -63,6 +63,17 @@ pub(super) fn combine_variant(types: Types, head_dim: usize, pieces: usize) -> V
     Variant::new(source, [types.q, types.mask()], [threads as u32, lanes as u32, q, kv, paged])
 }
 
+/// What a kernel for few queries writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Output {
+    /// Parts of rows, one for each piece of the keys, which attention/combine puts together.
+    Parts,
+    /// Rows of O, each from all of its keys.
+    Whole,
+    /// Rows of O, put together by the last workgroup of each tile.
+    FixedUp,
+}
+
 /// Rows that share keys and values, a row being a query of a head.
 pub(super) fn shared_rows(desc: &AttentionDesc) -> usize {
     desc.seq_q.saturating_mul(desc.heads / desc.kv_heads.max(1))
@@ -110,11 +121,16 @@ impl Pieces {
         desc.seq_kv > 0 && chunks.max(desc.batch) <= MAX_GROUPS as usize
     }
 
+    /// Chunks of rows of all heads and batches.
+    pub(super) fn tiles(desc: &AttentionDesc, rows: usize) -> usize {
+        shared_rows(desc).div_ceil(rows).saturating_mul(desc.kv_heads).saturating_mul(desc.batch)
+    }
+
     pub(super) fn grid(self, desc: &AttentionDesc) -> [u32; 3] {
         [self.count, self.chunks * desc.kv_heads, desc.batch].map(|groups| groups as u32)
     }
 
-    /// Launches the kernel, then attention/combine.
+    /// Launches the kernel, of which `variant` is the one with this output, and attention/combine after parts.
     pub(super) fn run(
         self,
         ctx: &OpContext,
@@ -122,28 +138,24 @@ impl Pieces {
         desc: &AttentionDesc,
         windows: &Windows,
         variant: &Variant,
-    ) -> BackendResult<()> {
-        let parts = parts(ctx, op, desc, self.count)?;
-        let Windows { q, k, v, lengths, sinks, .. } = windows;
-        let mask = windows.mask_or_table(desc);
-        let params = self.params(op, desc, windows)?;
-        ctx.launch(op, variant, &[q, k, v, mask, lengths, sinks], &parts, &params, self.grid(desc))?;
-        combine(ctx, op, desc, windows, &parts, self.count)
-    }
-
-    /// Launches a kernel that makes O of the only piece.
-    pub(super) fn run_whole(
-        self,
-        ctx: &OpContext,
-        op: &'static str,
-        desc: &AttentionDesc,
-        windows: &Windows,
-        variant: &Variant,
+        output: Output,
     ) -> BackendResult<()> {
         let Windows { q, k, v, lengths, sinks, lse, o, .. } = windows;
         let mask = windows.mask_or_table(desc);
-        let params = self.params(op, desc, windows)?;
-        ctx.launch(op, variant, &[q, k, v, mask, lengths, sinks, lse], o, &params, self.grid(desc))
+        let (params, grid) = (self.params(op, desc, windows)?, self.grid(desc));
+        let launch = |beside: &[&Window], output: &Window| {
+            let reads = [&[q, k, v, mask, lengths, sinks], beside].concat();
+            ctx.launch(op, variant, &reads, output, &params, grid)
+        };
+        match output {
+            Output::Whole => launch(&[lse], o),
+            Output::FixedUp => launch(&[&ctx.fixup()?], o),
+            Output::Parts => {
+                let parts = parts(ctx, op, desc, self.count)?;
+                launch(&[], &parts)?;
+                combine(ctx, op, desc, windows, &parts, self.count)
+            }
+        }
     }
 
     fn params(self, op: &'static str, desc: &AttentionDesc, windows: &Windows) -> BackendResult<Params> {

@@ -9,7 +9,7 @@ use backend_api::kv::KvFormat;
 use super::cooperative::CooperativeTile;
 use super::flash::FlashTile;
 use super::pieces::{Pieces, ROWS, rows_for, seen_keys, shared_rows};
-use super::{KernelOverride, Windows, decode, decode_cooperative, has_small_scores, split};
+use super::{KernelOverride, Windows, decode, decode_cooperative, fixup, has_small_scores, split};
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::iterations;
 use crate::recorder::Window;
@@ -20,8 +20,8 @@ pub(super) enum Kernel {
     Flash(FlashTile),
     Cooperative(CooperativeTile),
     DecodeCooperative(decode_cooperative::Tile),
+    Decode(decode::Workgroup),
     /// With so many rows in a workgroup.
-    Decode(usize),
     Split(usize),
 }
 
@@ -33,6 +33,8 @@ pub(super) struct Plan {
     pub(super) wide: bool,
     /// Pieces of the keys.
     pub(super) splits: usize,
+    /// Whether the last workgroup puts these together.
+    pub(super) fixup: bool,
 }
 
 /// The most queries for which the keys are split: of numbers, and of blocks, which only such kernels read.
@@ -50,7 +52,7 @@ impl Kernel {
     pub(super) fn all() -> impl Iterator<Item = Self> {
         let cooperative = CooperativeTile::ALL.into_iter().map(Self::Cooperative);
         let decode_cooperative = decode_cooperative::Tile::ALL.into_iter().map(Self::DecodeCooperative);
-        let decode = ROWS.into_iter().map(Self::Decode);
+        let decode = decode::Workgroup::all().map(Self::Decode);
         let split = ROWS.into_iter().map(Self::Split);
         let few = decode_cooperative.chain(decode).chain(split);
         FlashTile::ALL.into_iter().map(Self::Flash).chain(cooperative).chain(few)
@@ -61,7 +63,7 @@ impl Kernel {
     const fn occupancy(self) -> (usize, usize) {
         match self {
             Self::DecodeCooperative(_) => (2, 1 << 13),
-            Self::Decode(3..) => (3, 1 << 14),
+            Self::Decode(decode::Workgroup { rows: 3.., .. }) => (3, 1 << 14),
             Self::Decode(_) => (4, 1 << 14),
             _ => (4, 0),
         }
@@ -77,6 +79,24 @@ impl Kernel {
             Self::Split(_) if desc.head_dim > 256 || desc.v_head_dim > 256 => 40,
             _ => 12,
         }
+    }
+
+    /// Rows of a workgroup, if it splits the keys.
+    const fn rows(self) -> Option<usize> {
+        match self {
+            Self::Flash(_) | Self::Cooperative(_) => None,
+            Self::DecodeCooperative(tile) => Some(tile.rows),
+            Self::Decode(workgroup) => Some(workgroup.rows),
+            Self::Split(rows) => Some(rows),
+        }
+    }
+
+    /// What its last workgroups would put together of so many pieces, if they can.
+    fn fixup(self, ctx: &OpContext, desc: &AttentionDesc, pieces: usize) -> Option<fixup::Parts> {
+        let rows = self.rows().filter(|_| desc.lse.is_none())?;
+        let (tiles, rows) = (Pieces::tiles(desc, rows), rows.min(shared_rows(desc)));
+        let parts = fixup::Parts { tiles, rows, pieces, columns: desc.v_head_dim };
+        parts.fit(ctx).then_some(parts)
     }
 
     /// Whether it can do it on this device, and can be trusted there.
@@ -107,8 +127,8 @@ impl Kernel {
                     && Pieces::fit(desc, tile.rows)
                     && tile.is_verified(ctx)
             }
-            Self::Decode(rows) => {
-                one_length && (blocks || reads_wide(desc, windows)) && decode::suits(ctx, desc, rows)
+            Self::Decode(workgroup) => {
+                one_length && (blocks || reads_wide(desc, windows)) && decode::suits(ctx, desc, workgroup)
             }
             Self::Split(rows) => Pieces::fit(desc, rows) && split::fits(desc, reads_wide(desc, windows)),
         }
@@ -144,30 +164,33 @@ impl Plan {
         let each = kernel.iterations(desc);
         let splits = iterations::exceeded(ctx, keys.saturating_mul(each))
             .map_or(1, |most| keys.div_ceil((most / each).saturating_sub(LEAST_KEYS).max(1)));
-        Self { kernel, splits, ..self }
+        let fixup = self.fixup && kernel.fixup(ctx, desc, splits).is_some();
+        Self { kernel, splits, fixup, ..self }
     }
 
     fn fastest(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> Self {
         let wide = desc.kv_format == KvFormat::Q8_0 || reads_wide(desc, windows);
         // Whether it suits may take a self-test, during which nobody has to wait for the lock.
         let forced = *ctx.state.attention_override.lock();
-        if let Some(KernelOverride { kernel, splits }) = forced
+        if let Some(KernelOverride { kernel, splits, fixup }) = forced
+            && (!fixup || kernel.fixup(ctx, desc, splits).is_some())
             && kernel.suits(ctx, desc, windows)
         {
-            return Self { kernel, wide, splits: splits.min(desc.seq_kv.max(1)) };
+            return Self { kernel, wide, splits: splits.min(desc.seq_kv.max(1)), fixup };
         }
         let compute_units = ctx.profile().compute_units;
         let blocks = desc.kv_format == KvFormat::Q8_0 || desc.block_table.is_some();
         let is_few = desc.seq_q <= FEW_QUERIES || blocks;
         if is_few && let Some((kernel, splits)) = for_few_queries(ctx, desc, windows) {
-            return Self { kernel, wide, splits };
+            let fixup = kernel.fixup(ctx, desc, splits).is_some_and(fixup::Parts::are_fast);
+            return Self { kernel, wide, splits, fixup };
         }
         let tiles = CooperativeTile::candidates(desc, compute_units);
         if let Some(kernel) = tiles.map(Kernel::Cooperative).find(|kernel| kernel.suits(ctx, desc, windows)) {
-            return Self { kernel, wide, splits: 1 };
+            return Self { kernel, wide, splits: 1, fixup: false };
         }
         let tile = FlashTile::choose(&ctx.gpu().limits, desc, compute_units);
-        Self { kernel: Kernel::Flash(tile), wide, splits: 1 }
+        Self { kernel: Kernel::Flash(tile), wide, splits: 1, fixup: false }
     }
 }
 
@@ -181,10 +204,10 @@ fn for_few_queries(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> 
     }
     let tile = decode_cooperative::Tile::choose(desc.head_dim, shared).filter(|_| shared >= LEAST_SHARED);
     let cooperative = tile.map(|tile| (Kernel::DecodeCooperative(tile), tile.rows));
-    let mut candidates =
-        cooperative.into_iter().chain([(Kernel::Decode(rows), rows), (Kernel::Split(rows), rows)]);
+    let decode = Kernel::Decode(decode::Workgroup::new(rows));
+    let mut candidates = cooperative.into_iter().chain([(decode, rows), (Kernel::Split(rows), rows)]);
     let (kernel, rows) = candidates.find(|(kernel, _)| kernel.suits(ctx, desc, windows))?;
-    let tiles = shared.div_ceil(rows).saturating_mul(desc.kv_heads).saturating_mul(desc.batch);
+    let tiles = Pieces::tiles(desc, rows);
     // Workgroups beyond those that run at a time would end late.
     let (workgroups, worth) = kernel.occupancy();
     let for_each = ctx.profile().compute_units / tiles.max(1);
@@ -195,14 +218,15 @@ fn for_few_queries(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> 
 }
 
 /// The kernel that takes all keys in few steps, if it is possible, with as few of the rows that share keys in a
-/// workgroup as keep the device busy.
+/// workgroup as keep the device busy; with wide workgroups, if the device runs all of them at once.
 fn for_few_keys(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows, shared: usize) -> Option<Kernel> {
-    let tiles = |rows: usize| shared.div_ceil(rows).saturating_mul(desc.kv_heads).saturating_mul(desc.batch);
-    let busy = 2 * ctx.profile().compute_units;
+    let units = ctx.profile().compute_units;
     let most = rows_for(shared);
-    let rows = ROWS.into_iter().find(|&rows| rows >= most || tiles(rows) <= busy)?;
-    let kernel = Kernel::Decode(rows);
-    (decode::has_few_keys(ctx, desc, rows) && kernel.suits(ctx, desc, windows)).then_some(kernel)
+    let rows = ROWS.into_iter().find(|&rows| rows >= most || Pieces::tiles(desc, rows) <= 2 * units)?;
+    let wide = Some(decode::Workgroup::WIDE).filter(|wide| Pieces::tiles(desc, wide.rows) <= units);
+    let mut workgroups = [decode::Workgroup::new(rows)].into_iter().chain(wide);
+    let workgroup = workgroups.find(|&workgroup| decode::has_few_keys(ctx, desc, workgroup))?;
+    Some(Kernel::Decode(workgroup)).filter(|kernel| kernel.suits(ctx, desc, windows))
 }
 
 /// Whether every vector of Q, K and V starts at 16 bytes and has whole groups of them.
@@ -253,7 +277,8 @@ fn is_aligned(
 /// what else there is to know.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", KernelOverride { kernel: self.kernel, splits: self.splits })?;
+        let Self { kernel, splits, fixup, .. } = *self;
+        write!(f, "{}", KernelOverride { kernel, splits, fixup })?;
         if self.wide { Ok(()) } else { f.write_str(", element by element") }
     }
 }
@@ -264,7 +289,7 @@ impl fmt::Display for Kernel {
             Self::Flash(tile) => tile.fmt(f),
             Self::Cooperative(tile) => tile.fmt(f),
             Self::DecodeCooperative(tile) => tile.fmt(f),
-            Self::Decode(rows) => write!(f, "decode/{rows}"),
+            Self::Decode(workgroup) => write!(f, "decode/{workgroup}"),
             Self::Split(rows) => write!(f, "split/{rows}"),
         }
     }

@@ -5,7 +5,7 @@ use backend_api::{BackendError, BackendResult, DType, Diagnostic};
 use half::f16;
 
 use super::cooperative::CooperativeTile;
-use super::pieces::{bytes_of_parts, combine_variant};
+use super::pieces::{Output, bytes_of_parts, combine_variant};
 use super::{Windows, decode_cooperative, params, types};
 use crate::ops::op_context::{OpContext, linear_grid};
 use crate::ops::shared::self_test::{OP, SelfTest};
@@ -43,7 +43,12 @@ pub(super) fn check_decode(ctx: &OpContext, tile: decode_cooperative::Tile) -> B
         let parts = ctx.output(&test.upload(&bytes)?, DType::F32);
         let Windows { q, k, v, mask, lengths, sinks, lse, o, .. } = windows;
         let first = params(OP, desc, windows, pieces.length, pieces.count)?;
-        test.launch(&tile.variant(), &[q, k, v, mask, lengths, sinks, &parts], &first, pieces.grid(desc))?;
+        test.launch(
+            &tile.variant(Output::Parts),
+            &[q, k, v, mask, lengths, sinks, &parts],
+            &first,
+            pieces.grid(desc),
+        )?;
         let rows = desc.heads * desc.seq_q;
         let second = params(OP, desc, windows, rows, pieces.count)?;
         let combine = combine_variant(types(desc), desc.head_dim, pieces.count);

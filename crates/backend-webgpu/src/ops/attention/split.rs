@@ -1,19 +1,22 @@
 //! Attention of few queries in registers: pieces of the keys in attention/split, put together by
-//! attention/combine.
+//! attention/combine or the last workgroup.
 
 use backend_api::BackendResult;
 use backend_api::desc::AttentionDesc;
 use backend_api::kv::KvFormat;
 
-use super::pieces::{Pieces, ROWS};
+use super::pieces::{Output, Pieces, ROWS};
 use super::{Params, Reader, Types, Windows, every_types, types};
-use crate::kernels::libs::{ATTENTION_NARROW, ATTENTION_Q8_0, ATTENTION_WIDE, ROWS_1, ROWS_2, ROWS_4};
+use crate::kernels::libs::{
+    ATTENTION_FIXUP_ROWS, ATTENTION_NARROW, ATTENTION_PARTS, ATTENTION_Q8_0, ATTENTION_WIDE, ROWS_1, ROWS_2,
+    ROWS_4,
+};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
 use crate::ops::op_context::OpContext;
 
-pub(super) static SPLIT: KernelSource = kernel!(
+const SPLIT_KEYS: KernelSource = kernel!(
     "attention/split",
-    libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_LOADS, ATTENTION_ROWS, ATTENTION_SINKS, ATTENTION_PARTS],
+    libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_LOADS, ATTENTION_ROWS, ATTENTION_SINKS],
     types: ["T", "M"],
     constants: ["HALF_Q", "HALF_KV", "PAGED"],
     reads: 6,
@@ -21,22 +24,33 @@ pub(super) static SPLIT: KernelSource = kernel!(
     params: Params,
 );
 
+/// The file with parts of rows as its output.
+pub(super) static SPLIT: KernelSource = SPLIT_KEYS;
+
+/// The file with outputs beside the parts of rows.
+static SPLIT_FIXED_UP: KernelSource = KernelSource { writes: 2, ..SPLIT_KEYS };
+
 /// What pieces are a multiple of.
 const UNIT: usize = 16;
 
-/// The helper files for so many rows.
-const fn libs(rows: usize, reader: Reader) -> &'static [Lib] {
-    match (rows, reader) {
-        (1, Reader::Wide) => &[ATTENTION_WIDE, ROWS_1],
-        (2, Reader::Wide) => &[ATTENTION_WIDE, ROWS_2],
-        (_, Reader::Wide) => &[ATTENTION_WIDE, ROWS_4],
-        (1, Reader::Narrow) => &[ATTENTION_NARROW, ROWS_1],
-        (2, Reader::Narrow) => &[ATTENTION_NARROW, ROWS_2],
-        (_, Reader::Narrow) => &[ATTENTION_NARROW, ROWS_4],
-        (1, Reader::Q8_0) => &[ATTENTION_Q8_0, ROWS_1],
-        (2, Reader::Q8_0) => &[ATTENTION_Q8_0, ROWS_2],
-        (_, Reader::Q8_0) => &[ATTENTION_Q8_0, ROWS_4],
-    }
+/// The helper files for so many rows, in so many variants.
+macro_rules! libs {
+    ($output:ident: $($reader:ident, $lib:ident);+) => {
+        |rows: usize, reader: Reader| -> &'static [Lib] {
+            match (rows, reader) {
+                $((1, Reader::$reader) => &[$output, $lib, ROWS_1],
+                (2, Reader::$reader) => &[$output, $lib, ROWS_2],
+                (_, Reader::$reader) => &[$output, $lib, ROWS_4],)+
+            }
+        }
+    };
+}
+
+fn libs(rows: usize, reader: Reader, output: Output) -> &'static [Lib] {
+    let fixed_up =
+        libs!(ATTENTION_FIXUP_ROWS: Wide, ATTENTION_WIDE; Narrow, ATTENTION_NARROW; Q8_0, ATTENTION_Q8_0);
+    let parts = libs!(ATTENTION_PARTS: Wide, ATTENTION_WIDE; Narrow, ATTENTION_NARROW; Q8_0, ATTENTION_Q8_0);
+    if output == Output::FixedUp { fixed_up(rows, reader) } else { parts(rows, reader) }
 }
 
 /// Whether a workgroup's invocations hold a vector.
@@ -50,9 +64,10 @@ pub(super) fn fits(desc: &AttentionDesc, wide: bool) -> bool {
     desc.head_dim.max(desc.v_head_dim) <= INVOCATIONS * width
 }
 
-fn variant(rows: usize, types: Types, wide: bool) -> Variant {
-    let reader = Reader::of(types.kv, wide);
-    Variant::new(&SPLIT, [types.q, types.mask()], types.constants()).with_libs(libs(rows, reader))
+fn variant(rows: usize, types: Types, wide: bool, output: Output) -> Variant {
+    let source = if output == Output::FixedUp { &SPLIT_FIXED_UP } else { &SPLIT };
+    let libs = libs(rows, Reader::of(types.kv, wide), output);
+    Variant::new(source, [types.q, types.mask()], types.constants()).with_libs(libs)
 }
 
 pub(super) fn variants() -> Vec<Variant> {
@@ -60,7 +75,9 @@ pub(super) fn variants() -> Vec<Variant> {
     for rows in ROWS {
         for types in every_types() {
             let widths: &[bool] = if types.kv == KvFormat::Q8_0 { &[false] } else { &[false, true] };
-            variants.extend(widths.iter().map(|&wide| variant(rows, types, wide)));
+            for output in [Output::Parts, Output::FixedUp] {
+                variants.extend(widths.iter().map(|&wide| variant(rows, types, wide, output)));
+            }
         }
     }
     variants
@@ -74,6 +91,7 @@ pub(super) fn run(
     plan: &super::Plan,
     rows: usize,
 ) -> BackendResult<()> {
-    let variant = variant(rows, types(desc), plan.wide);
-    Pieces::new(desc, rows, plan.splits, UNIT).run(ctx, op, desc, windows, &variant)
+    let output = if plan.fixup { Output::FixedUp } else { Output::Parts };
+    let variant = variant(rows, types(desc), plan.wide, output);
+    Pieces::new(desc, rows, plan.splits, UNIT).run(ctx, op, desc, windows, &variant, output)
 }

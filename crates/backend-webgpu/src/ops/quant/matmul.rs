@@ -53,7 +53,9 @@ pub(super) fn multiply(
     let layout = desc.b.layout(op)?;
     let windows = Operands::new(ctx, op, desc, slices)?;
     let asked = *ctx.state.quant_matmul_override.lock();
-    let kernel = Kernel::plan(ctx, desc, Tile::candidate(ctx, desc, &layout, &windows), asked);
+    let is_asked_for = asked == Some(KernelOverride::SkinnyCooperative);
+    let tile = Tile::candidate(ctx, desc, &layout, &windows, is_asked_for);
+    let kernel = Kernel::plan(ctx, desc, tile, asked);
     let is_staged = desc.gate.is_some() || desc.norm.is_some();
     if is_staged && !matches!(kernel, Kernel::SkinnyCooperative(_)) {
         return stages::multiply(ctx, op, desc, slices);

@@ -100,12 +100,13 @@ impl Tile {
             .with_rolled_loops()
     }
 
-    /// The workgroup for a product, if the device and the operands allow it.
+    /// The workgroup for a product, if the device and the operands allow it, and if it is fast unless it is asked for.
     pub(super) fn candidate(
         ctx: &OpContext,
         desc: &QuantMatmulDesc,
         layout: &QuantLayout,
         operands: &Operands,
+        is_asked_for: bool,
     ) -> Option<Self> {
         let gpu = ctx.gpu();
         // No browser offers tensor cores.
@@ -126,13 +127,13 @@ impl Tile {
         let tile = Self::choose(desc.m, desc.b.rows, ctx.profile().compute_units);
         // Every workgroup normalises the rows for itself: if many run one after the other on a compute unit, an
         // operation for all of them takes less.
-        let fits = fits && (desc.norm.is_none() || tile.subgroups == MANY_SUBGROUPS);
+        let is_fast = desc.norm.is_none() || tile.subgroups == MANY_SUBGROUPS;
         let mut bytes = tile.subgroups * tile.rows * FRAGMENT * size_of::<f32>();
         if desc.norm.is_some() {
             bytes += 2 * STAGED + tile.subgroups * STAGED_ROWS * size_of::<f32>();
         }
         let has_room = has_room(&gpu.limits, tile.subgroups * SUBGROUP, bytes);
-        (fits && has_room && tile.passes(ctx, desc.b.format)).then_some(tile)
+        (fits && (is_fast || is_asked_for) && has_room && tile.passes(ctx, desc.b.format)).then_some(tile)
     }
 
     /// Whether the device makes right products with it.
