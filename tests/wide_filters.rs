@@ -104,7 +104,7 @@ pub(super) fn wide_filters(backend: &WebGpuBackend) -> Result<(), String> {
     for layout in [ImageLayout::Nhwc, ImageLayout::Nchw] {
         for kind in [Kind::Forward, Kind::Transposed, Kind::BackwardData] {
             let conv = Conv { kind, layout, batch: 2, groups: 1, channels: [50, 110], side: 3, taps: 3 };
-            assert!(4 * 50 * 110 * 9 > 3 * BINDING);
+            const { assert!(4 * 50 * 110 * 9 > 3 * BINDING) };
             conv.run(backend)?;
             Conv { batch: 1, groups: 5, channels: [30, 44], ..conv }.run(backend)?;
             // Of one filter each.

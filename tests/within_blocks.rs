@@ -23,7 +23,7 @@ const FEWEST: usize = 60;
 const REFUSED: usize = 10;
 
 /// The families that refuse cases, and what of them stays undivided. All others refuse none.
-const UNDIVIDED: [(&str, &str); 19] = [
+const UNDIVIDED: [(&str, &str); 22] = [
     ("attention", "the keys or values of one head"),
     ("attention_ext", "the keys, values or mask of one head, a pool of blocks, and a mask of u32"),
     ("conv2d", "an image"),
@@ -31,17 +31,20 @@ const UNDIVIDED: [(&str, &str); 19] = [
     ("cumsum", "a slice along the axis"),
     ("expert_matmul", "the rows of a token, and the matrix of an expert"),
     ("group_norm", "the channels of a group"),
+    ("layer_norm", "a row"),
     ("log_softmax", "a slice along the axis"),
+    ("norm_backward", "a row"),
     ("norm_backward_weight", "rows and gradients of all of them"),
     ("pool2d", "images and results"),
     ("pool2d_backward", "images and results"),
     ("quant_matmul", "the rows of A"),
     ("reduce", "the elements of an index"),
     ("reduce_ext", "the elements of an index, and of an output in the middle of several axes"),
-    ("rms_norm", "a slice along the axis"),
+    ("rms_norm", "a row"),
     ("sample", "the logits of a row"),
     ("scatter", "indices of each element of few rows, and sources of f16 that are added or multiplied"),
     ("softmax", "a slice along the axis"),
+    ("softmax_backward", "a slice along the axis"),
     ("top_k", "a row"),
 ];
 

@@ -1,6 +1,6 @@
-//! Convolutions with filters that can't be bound at once, where results or filters of a part don't follow each other in
-//! memory: of images whose channels are adjacent, and of transposed convolutions, whose filters are stored by the channels
-//! of what is read. Groups, or filters of the only group, are convolved one part after the other, and their results
+//! Convolutions with filters, or a row of results, that can't be bound at once, where results or filters of a part don't
+//! follow each other in memory: of images whose channels are adjacent, and of transposed convolutions, whose filters are
+//! stored by the channels of what is read. Groups, or filters of the only group, are convolved one part after the other, and their results
 //! copied to where they belong.
 
 use std::ops::Range;
@@ -24,17 +24,25 @@ pub(super) enum FilterParts {
 }
 
 impl FilterParts {
-    /// The parts whose filters can be bound, where those of the whole can't, and [`halves`] leaves them whole.
+    /// The parts whose filters, and rows of results, can be bound, where those of the whole can't, and [`halves`] leaves
+    /// them whole.
     ///
     /// [`halves`]: crate::ops::shared::long_work::Divisible::halves
-    pub(super) fn of_wide_filters(job: &Job) -> Option<Self> {
+    pub(super) fn of_wide(job: &Job) -> Option<Self> {
         let gather = &job.gather;
-        let taps = gather.taps();
-        let is_wide = job.filter.excess(gather.groups * gather.filters * taps) >= UNBINDABLE;
-        let is_left_whole = job.transposed || gather.layout == ImageLayout::Nhwc;
-        // Kernels on tensor cores fill up channels to a multiple of eight.
-        let padded = gather.filter[0] * gather.filter[1] * gather.channels.next_multiple_of(8);
-        (is_wide && is_left_whole).then(|| Self::of_most(gather, job.filter.most_items(padded)))?
+        let all = gather.groups * gather.filters;
+        let interleaved = gather.layout == ImageLayout::Nhwc;
+        let is_wide = job.filter.excess(all * gather.taps()) >= UNBINDABLE;
+        let of_filters = if is_wide && (job.transposed || interleaved) {
+            // Kernels on tensor cores fill up channels to a multiple of eight.
+            let padded = gather.filter[0] * gather.filter[1] * gather.channels.next_multiple_of(8);
+            job.filter.most_items(padded)
+        } else {
+            usize::MAX
+        };
+        let of_rows = if interleaved { job.output.most_items(gather.result[1]) } else { usize::MAX };
+        let most = of_filters.min(of_rows);
+        (most < all).then(|| Self::of_most(gather, most))?
     }
 
     /// Parts of at most so many filters, or of one; `None` for a single filter.

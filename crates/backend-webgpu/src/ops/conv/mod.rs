@@ -150,7 +150,7 @@ fn run(ctx: &OpContext, op: &'static str, job: Option<Job>) -> BackendResult<()>
 
 /// Makes a convolution, a part after the other where its filters, or the phases of its results, can't be bound.
 fn make(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<()> {
-    let wide = FilterParts::of_wide_filters(job);
+    let wide = FilterParts::of_wide(job);
     // Products divide both of their operands.
     if let Some(parts) = wide.filter(|_| Kernel::choose(ctx, job) != Kernel::Product) {
         return parts.run(ctx, op, job, |part| make(ctx, op, part));
