@@ -1,6 +1,7 @@
 //! Operands inside of buffers that are larger than what can be bound, as are arenas of several GiB on large
 //! devices and much smaller ones on others: on each adapter, a device whose binding limit is set to
-//! [`BINDING`], and one whose buffers are no larger than [`BUFFER`] besides.
+//! [`BINDING`], and one whose buffers are no larger than [`BUFFER`] besides. Where the adapter has tensor cores, both are
+//! opened with them too.
 //!
 //! `EVERY=1 cargo test -p suites --test small_bindings` runs every conformance case and not only some
 //! of each operation.
@@ -8,15 +9,16 @@
 mod divided_blocks;
 mod large_operands;
 mod large_products;
-mod opened;
 mod random_operands;
+mod wide_filters;
 mod within_blocks;
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use backend_api::desc::{
-    ConcatDesc, DequantizeDesc, Matrix, PadDesc, QuantGatherDesc, QuantMatmulDesc, QuantMatrix, TensorDesc,
+    AttentionDesc, AttentionShape, BlockTable, ConcatDesc, DequantizeDesc, Matrix, PadDesc, QuantGatherDesc,
+    QuantMatmulDesc, QuantMatrix, TensorDesc,
 };
 use backend_api::quant::{QuantFormat, repack};
 use backend_api::{BackendError, BackendResult, ComputeBackend, DType, ErrorKind, ReduceOp};
@@ -44,13 +46,14 @@ fn main() -> ExitCode {
 type Check = fn(&WebGpuBackend) -> Result<(), String>;
 
 fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
-    let checks: [(&str, Check); 21] = [
+    let checks: [(&str, Check); 24] = [
         ("growing_fills", growing_fills),
         ("growing_sums", growing_sums),
         ("growing_caches", growing_caches),
         ("split_planes", split_planes),
         ("refused_pad", refused_pad),
         ("refused_concat", refused_concat),
+        ("refused_pool", refused_pool),
         ("large_operands/elements", large_operands::elements),
         ("large_operands/rows", large_operands::rows),
         ("large_operands/lookups", large_operands::lookups),
@@ -64,6 +67,8 @@ fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
         ("large_products/sums", large_products::sums),
         ("large_products/shared_mask", large_products::shared_mask),
         ("large_products/convolutions", large_products::convolutions),
+        ("large_products/wide_filters", wide_filters::wide_filters),
+        ("large_products/wide_phases", wide_filters::wide_phases),
         ("random_operands", random_operands::random_operands),
         ("conformance", within_blocks::in_blocks),
     ];
@@ -84,30 +89,47 @@ fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
     if tested.selector == "cpu" {
         return Vec::new();
     }
-    let trial = |folder: &str, (name, check): (&str, Check), buffer: Option<usize>| {
+    let trial = |folder: &str, (name, check): (&str, Check), buffer: Option<usize>, tensor_cores: bool| {
         let tested = Arc::clone(&tested);
         Trial::test(format!("small_bindings/{}/{folder}{name}", tested.slug), move || {
-            check(&limited(&tested, buffer)?).map_err(Failed::from)
+            check(&limited(&tested, buffer, tensor_cores)?).map_err(Failed::from)
         })
     };
-    let of_bindings = checks.into_iter().map(|check| trial("", check, None));
-    of_bindings.chain(of_buffers.into_iter().map(|check| trial("buffers/", check, Some(BUFFER)))).collect()
+    let mut trials = Vec::new();
+    trials.extend(checks.into_iter().map(|check| trial("", check, None, false)));
+    trials.extend(of_buffers.into_iter().map(|check| trial("buffers/", check, Some(BUFFER), false)));
+    if has_tensor_cores(&tested) {
+        trials.extend(checks.into_iter().map(|check| trial("tensor_cores/", check, None, true)));
+        let of_buffers = of_buffers.into_iter();
+        trials.extend(of_buffers.map(|check| trial("tensor_cores/buffers/", check, Some(BUFFER), true)));
+    }
+    trials
+}
+
+/// Whether the backend uses cooperative matrices of the adapter. One that doesn't open fails in every trial.
+fn has_tensor_cores(tested: &BackendUnderTest) -> bool {
+    let capabilities = tested.backend().map(ComputeBackend::capabilities);
+    capabilities.is_ok_and(|capabilities| capabilities.is_ok_and(|device| device.cooperative_matrix))
 }
 
 /// A backend on a device of the adapter under test that binds no more than [`BINDING`], with buffers of at most `buffer`
-/// bytes.
-fn limited(tested: &BackendUnderTest, buffer: Option<usize>) -> Result<WebGpuBackend, String> {
-    let used = wgpu::Features::SHADER_F16 | wgpu::Features::IMMEDIATES | wgpu::Features::SUBGROUP;
-    let (instance, adapter, device, queue) = opened::open(tested, |adapter| wgpu::DeviceDescriptor {
-        required_features: adapter.features() & used,
-        required_limits: wgpu::Limits {
-            max_storage_buffer_binding_size: BINDING as u64,
-            max_buffer_size: buffer.map_or(adapter.limits().max_buffer_size, |bytes| bytes as u64),
-            ..adapter.limits()
-        },
-        ..Default::default()
-    })?;
-    WebGpuBackend::from_wgpu(instance, adapter, device, queue).map_err(text)
+/// bytes, opened by the backend itself. Of a device without tensor cores, the other kernels are tested.
+fn limited(
+    tested: &BackendUnderTest,
+    buffer: Option<usize>,
+    tensor_cores: bool,
+) -> Result<WebGpuBackend, String> {
+    let wanted = tested.backend()?.device_info().map_err(text)?;
+    let mut backend = WebGpuBackend::select(wanted.selector.strip_prefix("webgpu:").unwrap_or_default());
+    if !tensor_cores {
+        backend = backend.without_cooperative_matrices();
+    }
+    let lower = |limits: &mut wgpu::Limits| {
+        limits.max_storage_buffer_binding_size = BINDING as u64;
+        limits.max_buffer_size = buffer.map_or(limits.max_buffer_size, |bytes| bytes as u64);
+    };
+    backend.init_with_limits(lower).map_err(text)?;
+    Ok(backend)
 }
 
 fn text(error: BackendError) -> String {
@@ -241,6 +263,49 @@ fn split_planes(backend: &WebGpuBackend) -> Result<(), String> {
         .into_iter()
         .try_for_each(|ptr| backend.free(ptr))
         .map_err(text)
+}
+
+/// Keys and values of ones in blocks of a pool: one that can be bound is read, by few queries and by many, and one that
+/// can't be is refused.
+fn refused_pool(backend: &WebGpuBackend) -> Result<(), String> {
+    let (head_dim, block_size, tokens) = (32, 16, 40);
+    let cache = || -> BackendResult<u64> {
+        let block = backend.alloc(BLOCK)?;
+        backend.copy_htod(block, bytemuck::cast_slice(&vec![1f32; BLOCK / 4]))?;
+        Ok(block)
+    };
+    let ptrs = || -> BackendResult<[u64; 5]> {
+        Ok([cache()?, cache()?, cache()?, backend.alloc(4 * 40 * head_dim)?, backend.alloc(4 * 3)?])
+    };
+    let [q, k, v, o, table] = ptrs().map_err(text)?;
+    backend.copy_htod(table, bytemuck::cast_slice(&[29u32, 3, 0])).map_err(text)?;
+    for queries in [1, 40] {
+        for pool_blocks in [30, BINDING / (4 * block_size * head_dim) + 1] {
+            backend.fill(o, DType::F32, queries * head_dim, 7.0).map_err(text)?;
+            let shape = AttentionShape { batch: 1, heads: 1, seq_q: queries, seq_kv: tokens, head_dim };
+            let desc = AttentionDesc::new(DType::F32, q, k, v, o, shape).with_block_table(BlockTable::new(
+                table,
+                3,
+                block_size,
+                pool_blocks,
+            ));
+            let result = backend.attention_ext(&desc);
+            let got = read(backend, o, queries * head_dim).map_err(text)?;
+            let pool = 4 * pool_blocks * block_size * head_dim;
+            match result {
+                Ok(()) if pool <= BINDING => {
+                    if let Some(x) = got.iter().find(|&&x| (x - 1.0).abs() > 1e-5) {
+                        return Err(format!("{queries} queries give {x}, expected 1"));
+                    }
+                }
+                Err(BackendError::Limit { requested, max: BINDING, .. }) if requested == pool => {
+                    expect_all(&format!("the output of {queries} queries that were refused"), &got, 7.0)?;
+                }
+                other => return Err(format!("{queries} queries and a pool of {pool} bytes: {other:?}")),
+            }
+        }
+    }
+    [q, k, v, o, table].into_iter().try_for_each(|ptr| backend.free(ptr)).map_err(text)
 }
 
 fn refused_pad(backend: &WebGpuBackend) -> Result<(), String> {

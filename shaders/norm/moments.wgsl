@@ -1,5 +1,5 @@
-// The number of values, their mean and Σ(v − mean)² of each part of each row v = x + residual. A workgroup
-// takes a part.
+// The number of values, their mean and Σ(v − mean)² of each part of each row v = x + residual, or where rows aren't
+// centred 0 and Σv², which an infinite v makes infinite. A workgroup takes a part.
 //
 // An invocation joins the moments of blocks of vectors (Chan, Golub and LeVeque, "Updating formulae and a
 // pairwise algorithm for computing sample variances", 1979).
@@ -10,6 +10,8 @@
 @group(0) @binding(1) var<storage, read> residual: array<V>;
 @group(0) @binding(2) var<storage, read_write> moments: array<f32>;
 
+// The bit of `scaled` that says so.
+const ABOUT_ZERO = 4u;
 const BLOCK = 4u;
 const NUMBERS = BLOCK * WIDTH;
 
@@ -51,7 +53,7 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
         sum += select(0.0, numbers[l], j < vectors);
       }
     }
-    let block_mean = sum / n;
+    let block_mean = select(sum / n, 0.0, (params.scaled & ABOUT_ZERO) != 0u);
     var block_squares = 0.0;
     for (var j = 0u; j < BLOCK; j++) {
       for (var l = 0u; l < WIDTH; l++) {

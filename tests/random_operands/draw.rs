@@ -1,6 +1,7 @@
 //! Random extents, numbers and memory.
 
 use backend_api::DType;
+use backend_api::kv::KvFormat;
 use conformance::hash_of_name;
 use half::f16;
 
@@ -144,6 +145,22 @@ impl Draw {
             _ => draw.below(end) as u32,
         };
         let bytes = (0..n).flat_map(|_| index(self).to_le_bytes()).collect();
+        self.insert(bytes, 4)
+    }
+
+    /// So many bytes of any value.
+    pub(super) fn bytes(&mut self, n: usize) -> Vec<u8> {
+        (0..n).map(|_| self.below(256) as u8).collect()
+    }
+
+    /// Memory of `n` elements of keys or values in blocks of Q8_0.
+    pub(super) fn blocks(&mut self, n: usize) -> u64 {
+        let mut bytes = self.bytes(n.div_ceil(KvFormat::BLOCK) * KvFormat::BLOCK_BYTES);
+        for block in bytes.chunks_exact_mut(KvFormat::BLOCK_BYTES) {
+            let scale = f16::from_f32(self.up_to(255) as f32 / 16384.0);
+            block[..2].copy_from_slice(&scale.to_le_bytes());
+            block[2..4].fill(0);
+        }
         self.insert(bytes, 4)
     }
 

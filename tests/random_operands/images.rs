@@ -25,8 +25,14 @@ fn images(draw: &mut Draw, dtype: DType) -> ImageShape {
     ImageShape { batch, channels, height, width }
 }
 
+/// Small images of so many channels that filters are large.
+fn deep_images(draw: &mut Draw) -> ImageShape {
+    let [height, width] = [(); 2].map(|()| draw.up_to(7));
+    ImageShape { batch: draw.up_to(3), channels: draw.up_to(300), height, width }
+}
+
 fn conv_shape(draw: &mut Draw, dtype: DType) -> ConvShape {
-    let image = images(draw, dtype);
+    let image = if draw.one_in(3) { deep_images(draw) } else { images(draw, dtype) };
     let size = draw.pick(&[1, 1, 3, 5]);
     let window = window(draw, [image.height, image.width], size);
     let groups = if draw.one_in(3) {
@@ -39,7 +45,7 @@ fn conv_shape(draw: &mut Draw, dtype: DType) -> ConvShape {
     };
     let work =
         image.batch * image.channels * image.height * image.width * window.size[0] * window.size[1] / groups;
-    let filters = groups * draw.up_to((20_000_000 / work.max(1) / groups).clamp(1, 64));
+    let filters = groups * draw.up_to((20_000_000 / work.max(1) / groups).clamp(1, 160));
     let layout = draw.pick(&[ImageLayout::Nchw, ImageLayout::Nhwc]);
     ConvShape::new(image, filters, window).with_groups(groups).with_layout(layout)
 }

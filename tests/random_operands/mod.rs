@@ -8,9 +8,10 @@ mod draw;
 mod elements;
 mod images;
 mod products;
+mod quantised;
 mod rows;
-mod slices;
 mod tables;
+mod undivided;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ use backend_api::{BackendResult, Command, ComputeBackend, ErrorKind};
 use backend_webgpu::WebGpuBackend;
 use conformance::reference::{Bytes, compare};
 
-use super::within_blocks::{LISTED, UNDIVIDED};
+use super::within_blocks::LISTED;
 use super::{BINDING, text};
 use draw::{Buffer, Draw};
 
@@ -35,7 +36,7 @@ type Run<'a> = &'a mut dyn FnMut(&Draw, &'static str, Command<'_>);
 
 type Family = fn(&mut Draw, Run<'_>);
 
-const FAMILIES: [(&str, Family); 35] = [
+const FAMILIES: [(&str, Family); 37] = [
     ("unary", elements::unary),
     ("binary", elements::binary),
     ("where_cond", elements::where_cond),
@@ -63,8 +64,10 @@ const FAMILIES: [(&str, Family); 35] = [
     ("top_k", tables::top_k),
     ("sample", tables::sample),
     ("matmul", products::matmul),
-    ("quant_matmul", products::quant_matmul),
-    ("quant_rows", products::quant_rows),
+    ("quant_matmul", quantised::quant_matmul),
+    ("quant_rows", quantised::quant_rows),
+    ("expert_matmul", quantised::expert_matmul),
+    ("quantize_rows", quantised::quantize_rows),
     ("attention", products::attention),
     ("conv2d", images::conv2d),
     ("conv_transpose2d", images::conv_transpose2d),
@@ -231,8 +234,7 @@ fn check(
         Err(_) if before != after => return Err(format!("{got:?}, and it has written")),
         Err(error) => match error.kind() {
             ErrorKind::Unsupported => Outcome::Unsupported,
-            ErrorKind::Limit if UNDIVIDED.iter().any(|(family, _)| *family == op) => Outcome::Limit,
-            ErrorKind::Limit if slices::may_be_refused(&command, buffers) => Outcome::Limit,
+            ErrorKind::Limit if undivided::may_be_refused(&command, buffers) => Outcome::Limit,
             kind => match host.execute(op, command, false) {
                 Err(other) if other.kind() == kind => Outcome::Wrong,
                 other => return Err(format!("{error:?}, on the CPU {other:?}")),

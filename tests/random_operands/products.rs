@@ -1,10 +1,10 @@
-//! Matrix products, products with quantised matrices, and attention.
+//! Matrix products and attention.
 
 use backend_api::desc::{
-    AttentionAlignment, AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, BlockTable,
-    DequantizeDesc, MatmulDesc, Matrix, QuantGatherDesc, QuantMatmulDesc, QuantMatrix,
+    AttentionAlignment, AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, BlockTable, HeadLayout,
+    MatmulDesc, Matrix,
 };
-use backend_api::quant::{QuantFormat, quantize, repack};
+use backend_api::kv::KvFormat;
 use backend_api::{Activation, BackendTranspose, Command, DType};
 
 use super::Run;
@@ -12,7 +12,13 @@ use super::draw::Draw;
 use super::tables::head_layout;
 
 /// A matrix of a batch in memory of its own: `stored` are its rows and columns in memory.
-fn matrix(draw: &mut Draw, dtype: DType, batch: usize, stored: [usize; 2], shared: bool) -> Matrix {
+pub(super) fn matrix(
+    draw: &mut Draw,
+    dtype: DType,
+    batch: usize,
+    stored: [usize; 2],
+    shared: bool,
+) -> Matrix {
     let [rows, columns] = stored;
     let ld = columns + if draw.one_in(4) { draw.below(9) } else { 0 };
     let stride = if shared { 0 } else { rows * ld + if draw.one_in(4) { draw.below(9) } else { 0 } };
@@ -52,56 +58,16 @@ pub(super) fn matmul(draw: &mut Draw, run: Run<'_>) {
     run(draw, "matmul", Command::Matmul(&desc));
 }
 
-/// A quantised matrix of about this many elements.
-fn quantised(draw: &mut Draw, total: usize) -> QuantMatrix {
-    let format = draw.pick(&[QuantFormat::Q8_0, QuantFormat::Q4_0, QuantFormat::Mxfp4]);
-    let [rows, blocks] = draw.extents(total / 32);
-    let columns = 32 * blocks;
-    let weights: Vec<f32> = (0..rows * columns).map(|_| draw.below(255) as f32 / 64.0 - 2.0).collect();
-    let mut packed = vec![0; rows * blocks * format.block_bytes().unwrap_or_default()];
-    let mut planes = vec![0; format.bytes(rows, columns).unwrap_or_default()];
-    quantize(format, rows, columns, &weights, &mut packed)
-        .and_then(|()| repack(format, rows, columns, &packed, &mut planes))
-        .expect("a matrix of whole blocks");
-    QuantMatrix::new(draw.insert(planes, 16), format, rows, columns)
-}
-
-pub(super) fn quant_matmul(draw: &mut Draw, run: Run<'_>) {
-    let (a, c) = (draw.float(), draw.float());
-    let total = 4 * draw.elements(DType::F32);
-    let b = quantised(draw, total);
-    let m = draw.up_to((20_000_000 / total).clamp(1, 90));
-    let of_a = matrix(draw, a, 1, [m, b.columns], false);
-    let of_c = matrix(draw, c, 1, [m, b.rows], false);
-    let mut desc = QuantMatmulDesc::new(m, of_a, b, of_c);
-    desc.bias = draw.maybe(|draw| draw.memory(c, b.rows));
-    desc.residual =
-        draw.maybe(|draw| if draw.one_in(2) { of_c } else { matrix(draw, c, 1, [m, b.rows], false) });
-    desc.activation = draw.pick(&[Activation::Identity, Activation::Relu]);
-    run(draw, "quant_matmul", Command::QuantMatmul(&desc));
-}
-
-pub(super) fn quant_rows(draw: &mut Draw, run: Run<'_>) {
-    let dtype = draw.float();
-    let total = 2 * draw.elements(DType::F32);
-    let table = quantised(draw, total);
-    if draw.one_in(2) {
-        let output = matrix(draw, dtype, 1, [table.rows, table.columns], false);
-        return run(draw, "dequantize", Command::Dequantize(&DequantizeDesc::new(table, output)));
-    }
-    let count = draw.up_to((100_000 / table.columns).max(1));
-    let (indices, output) = (draw.indices(count, table.rows), draw.memory(dtype, count * table.columns));
-    run(
-        draw,
-        "quant_gather",
-        Command::QuantGather(&QuantGatherDesc::new(dtype, table, indices, output, count)),
-    );
-}
-
 pub(super) fn attention(draw: &mut Draw, run: Run<'_>) {
     let dtype = draw.float();
-    let kv_dtype = if draw.one_in(4) { DType::F16 } else { dtype };
-    let (head_dim, v_head_dim) = (draw.up_to(48), draw.up_to(48));
+    let kv_format = match draw.below(5) {
+        0 => KvFormat::Q8_0,
+        1 => DType::F16.into(),
+        _ => dtype.into(),
+    };
+    // Blocks of Q8_0 are never parted.
+    let unit = if kv_format == KvFormat::Q8_0 { KvFormat::BLOCK } else { 1 };
+    let [head_dim, v_head_dim] = [(); 2].map(|()| draw.up_to(48).next_multiple_of(unit));
     let total = draw.elements(dtype) / head_dim;
     let [batch, kv_heads, seq_kv] = draw.extents(total);
     let (group, most) = (draw.up_to(3), 400_000 / (batch * kv_heads * seq_kv * 3));
@@ -116,14 +82,19 @@ pub(super) fn attention(draw: &mut Draw, run: Run<'_>) {
         None => [batch, seq_kv],
     };
     let keys = |dim| [blocks, kv_heads, positions, dim];
-    let mut operand = |dtype: DType, extents: [usize; 4]| {
+    let mut operand = |format: KvFormat, extents: [usize; 4], unit: usize| {
         let layout = head_layout(draw, extents);
-        (draw.memory(dtype, extents.iter().product::<usize>() + 9), layout)
+        let elements = extents.iter().product::<usize>() + 9 * unit;
+        let memory = match format {
+            KvFormat::Float(dtype) => draw.memory(dtype, elements),
+            _ => draw.blocks(elements),
+        };
+        (memory, HeadLayout { offset: unit * layout.offset, ..layout })
     };
-    let (q, k) = (operand(dtype, queries(head_dim)), operand(kv_dtype, keys(head_dim)));
-    let (v, o) = (operand(kv_dtype, keys(v_head_dim)), operand(dtype, queries(v_head_dim)));
+    let (q, k) = (operand(dtype.into(), queries(head_dim), 1), operand(kv_format, keys(head_dim), unit));
+    let (v, o) = (operand(kv_format, keys(v_head_dim), unit), operand(dtype.into(), queries(v_head_dim), 1));
     let mut desc = AttentionDesc::new(dtype, q.0, k.0, v.0, o.0, shape)
-        .with_kv_format(kv_dtype.into())
+        .with_kv_format(kv_format)
         .with_kv_heads(kv_heads)
         .with_v_head_dim(v_head_dim)
         .with_q_layout(q.1)
@@ -143,16 +114,17 @@ pub(super) fn attention(draw: &mut Draw, run: Run<'_>) {
     desc.lse = draw.maybe(|draw| draw.memory(DType::F32, batch * heads * seq_q));
     desc.sinks = draw.maybe(|draw| draw.memory(DType::F32, heads));
     if draw.one_in(3) {
+        let mask_dtype = if draw.one_in(4) { DType::U32 } else { dtype };
         let [of_batch, of_head, of_query] =
             [batch, heads, seq_q].map(|extent| if draw.one_in(3) { 1 } else { extent });
         let stride = |extent: usize, stride: usize| if extent > 1 { stride } else { 0 };
         desc.mask = Some(AttentionMask {
-            ptr: draw.memory(dtype, of_batch * of_head * of_query * seq_kv),
+            ptr: draw.memory(mask_dtype, of_batch * of_head * of_query * seq_kv),
             batch_stride: stride(of_batch, of_head * of_query * seq_kv),
             head_stride: stride(of_head, of_query * seq_kv),
             query_stride: stride(of_query, seq_kv),
         });
-        desc.mask_dtype = dtype;
+        desc.mask_dtype = mask_dtype;
     }
     run(draw, "attention_ext", Command::Attention(&desc));
 }

@@ -143,10 +143,17 @@ impl WebGpuBackend {
         if self.is_initialized() {
             return Ok(());
         }
+        self.init_within(|_| {}).await
+    }
+
+    /// Opens the device anew, with the adapter's limits as `lower` changes them.
+    async fn init_within(&mut self, lower: impl FnOnce(&mut wgpu::Limits)) -> BackendResult<()> {
         self.opened = None;
         let (instance, adapter, info) = device::find(device::enumerate().await, &self.selector)?;
         let span = tracing::info_span!("init", adapter = info.name, api = info.api);
-        let gpu = device::open(instance, adapter, info, !self.avoid_cooperative_matrices).await?;
+        let mut limits = adapter.limits();
+        lower(&mut limits);
+        let gpu = device::open(instance, adapter, info, limits, !self.avoid_cooperative_matrices).await?;
         let context = span.in_scope(|| Context::new(gpu))?;
         #[cfg(not(target_family = "wasm"))]
         let context = context.with_cache(self.cache_dir.clone().or_else(cache::folder_by_environment));
@@ -210,6 +217,16 @@ impl WebGpuBackend {
     pub fn pretend(&self, slowdown: f64, halvings: u32) -> BackendResult<()> {
         self.context("pretend")?.context.state.pace.pretend(slowdown, halvings);
         Ok(())
+    }
+
+    /// For tests: opens the device as [`init`](ComputeBackend::init) does, with every feature that is used, but with the
+    /// adapter's limits as `lower` changes them.
+    ///
+    /// # Errors
+    /// [`NoAdapter`](BackendError::NoAdapter).
+    #[cfg(all(any(test, feature = "test-hooks"), not(target_family = "wasm")))]
+    pub fn init_with_limits(&mut self, lower: impl FnOnce(&mut wgpu::Limits)) -> BackendResult<()> {
+        pollster::block_on(self.init_within(lower))
     }
 
     /// For tests: after `after` more attempts to allocate, of operations' own memory too, the next `count` are

@@ -160,7 +160,8 @@ mod tests {
         const TURN: Duration = Duration::from_millis(100);
         let found = pollster::block_on(device::enumerate());
         let (instance, adapter, info) = device::find(found, &Selector::default()).expect("a WebGPU adapter");
-        let gpu = pollster::block_on(device::open(instance, adapter, info, false)).unwrap();
+        let limits = adapter.limits();
+        let gpu = pollster::block_on(device::open(instance, adapter, info, limits, false)).unwrap();
         let mut device = Context::new(gpu).unwrap();
         // Threads take turns, as at a device of OpenGL.
         device.gl_lock = GlLock::new(&DeviceInfo { api: "Gl".to_owned(), ..device.gpu.info.clone() });

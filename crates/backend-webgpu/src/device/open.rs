@@ -99,8 +99,8 @@ fn wanted_features() -> wgpu::Features {
         | wgpu::Features::PIPELINE_CACHE
 }
 
-/// Opens a device with everything that the adapter offers of what is used, cooperative matrices if they are
-/// wanted.
+/// Opens a device with these limits and everything that the adapter offers of what is used, cooperative matrices if
+/// they are wanted.
 ///
 /// # Errors
 /// [`NoAdapter`](BackendError::NoAdapter) if the adapter doesn't open.
@@ -108,6 +108,7 @@ pub(crate) async fn open(
     instance: wgpu::Instance,
     adapter: wgpu::Adapter,
     info: DeviceInfo,
+    limits: wgpu::Limits,
     cooperative_matrices: bool,
 ) -> BackendResult<Gpu> {
     let mut required_features = adapter.features() & wanted_features();
@@ -121,7 +122,7 @@ pub(crate) async fn open(
         label: Some("backend-webgpu"),
         required_features,
         experimental_features,
-        required_limits: adapter.limits(),
+        required_limits: limits,
         memory_hints: wgpu::MemoryHints::Performance,
         ..Default::default()
     };

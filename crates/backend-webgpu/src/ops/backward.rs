@@ -232,7 +232,7 @@ pub(crate) fn norm_backward_weight(
     };
     ctx.require_dtype(op, dtype)?;
     let output = ctx.output(&dw, dtype);
-    let moments = row_moments(ctx, op, &x, dtype, rows, columns)?;
+    let moments = row_moments(ctx, op, &x, dtype, [rows, columns], desc.centred)?;
 
     let groups = columns.div_ceil(256);
     let chunk = rows_of_part(rows, groups);

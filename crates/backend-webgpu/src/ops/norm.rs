@@ -23,6 +23,8 @@ const BUSY: usize = 1024;
 const MAX_PARTS: usize = 16;
 /// Vectors of a workgroup of `normalize_apply`, and of one step of `moments`.
 const STEP: usize = 4 * 256;
+/// The bit of `scaled` by which `moments` leaves rows where they are.
+const ABOUT_ZERO: u32 = 4;
 /// Times that rows are read or written.
 const PASSES: usize = 4;
 
@@ -82,23 +84,23 @@ pub(crate) fn group_norm(ctx: &OpContext, op: &'static str, desc: &GroupNormDesc
 }
 
 /// The number of values, their mean and the sum of their squared deviations for each packed row of x, as f32
-/// in scratch memory.
+/// in scratch memory; of rows that aren't centred, deviations from 0.
 pub(super) fn row_moments(
     ctx: &OpContext,
     op: &'static str,
     x: &DeviceSlice,
     dtype: DType,
-    rows: usize,
-    columns: usize,
+    [rows, columns]: [usize; 2],
+    centred: bool,
 ) -> BackendResult<Window> {
     let (weight_dtype, eps) = (dtype, 0.0);
-    let call = Call { dtype, weight_dtype, rows, columns, eps, centred: true, channels: None };
+    let call = Call { dtype, weight_dtype, rows, columns, eps, centred, channels: None };
     let found = ctx.scratch(op, rows * 3 * DType::F32.size())?;
     let found = ctx.output(&found, DType::F32);
     let x = ctx.input(op, x, dtype, &found)?;
     let vec_width = VecWidth::four_if_fitting(&[&x], &[columns]);
     iterations::require(ctx, op, "columns", columns.div_ceil(STEP * vec_width.width()), 2)?;
-    let mut params = call.params(op, vec_width, 0)?;
+    let mut params = call.params(op, vec_width, if centred { 0 } else { ABOUT_ZERO })?;
     (params.x_offset, params.y_offset) = (x.offset / vec_width.width() as u32, found.offset);
     let variant = moments(dtype, vec_width, Place::Absent);
     ctx.launch(op, &variant, &[&x, &ctx.null()], &found, &params, linear_grid(op, rows)?)?;
@@ -288,6 +290,7 @@ impl Call {
             x_offset: first.offset / width,
             residual_offset: second.offset / width,
             y_offset: found.offset,
+            scaled: if self.centred { 0 } else { ABOUT_ZERO },
             ..params
         };
         let summed = if slices.residual.is_some() { Place::Bound } else { Place::Absent };

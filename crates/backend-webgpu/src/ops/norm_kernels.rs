@@ -55,7 +55,7 @@ params! {
         // Workgroups that share a row.
         parts: u32,
         eps: f32,
-        // Bit 0: there is a weight; bit 1: there is a bias.
+        // Bit 0: there is a weight; bit 1: there is a bias. Bit 2: rows aren't centred, for the sums of long ones.
         scaled: u32,
         // Vectors of a channel, channels of a row, and rows that have channels of their own.
         spatial: u32,

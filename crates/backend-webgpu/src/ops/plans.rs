@@ -90,7 +90,8 @@ impl Pretended {
             };
             let index = adapters.found.iter().position(has_f16).map_or_else(String::new, |i| i.to_string());
             let (instance, adapter, info) = device::find(adapters, &Selector::from(index.as_str()))?;
-            device::open(instance, adapter, info, true).await
+            let limits = adapter.limits();
+            device::open(instance, adapter, info, limits, true).await
         };
         let mut gpu = pollster::block_on(real)?;
         gpu.info.kind = self.kind;

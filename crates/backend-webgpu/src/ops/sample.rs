@@ -101,7 +101,8 @@ pub(crate) fn sample(ctx: &OpContext, op: &'static str, desc: &SampleDesc) -> Ba
         if window.is_some() { desc.repetition.map_or(0, |repetition| repetition.len) } else { 0 };
     let bytes = row_bytes(columns, kept) + (columns * window_len) as f64 * SHARED_TOKEN;
     in_parts(ctx, op, Run::of_bytes(desc.rows, bytes), |run| {
-        let most = rows_at_a_time(ctx, columns);
+        // Of a row, the window may have more bytes than the entries.
+        let most = rows_at_a_time(ctx, columns).min(call.window.most_items(window_len)).max(1);
         (run.first..run.end)
             .step_by(most)
             .try_for_each(|first| call.rows(first, most.min(run.end - first), window_len))

@@ -11,6 +11,7 @@ use super::plan::FEW_QUERIES_OF_BLOCKS;
 use super::split;
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::shared::long_work::Divisible as _;
 use crate::recorder::Window;
 
 static DEQUANTIZE: KernelSource = kernel!(
@@ -58,27 +59,59 @@ pub(super) fn in_words(HeadLayout { batch, head, token, .. }: HeadLayout) -> Hea
     HeadLayout { offset: 0, batch: words(batch), head: words(head), token: words(token) }
 }
 
-/// The call as kernels take it: blocks with their layouts in words where a kernel reads them, otherwise their elements,
-/// in the type of the queries.
-pub(super) fn readable(ctx: &OpContext, op: &'static str, part: Part) -> BackendResult<Part> {
-    let Part { mut desc, mut windows } = part;
+/// Calls `then` with what kernels read: blocks with their layouts in words where a kernel reads them, otherwise their
+/// elements, in the type of the queries.
+pub(super) fn for_each(
+    ctx: &OpContext,
+    op: &'static str,
+    part: Part,
+    then: &mut dyn FnMut(Part) -> BackendResult<()>,
+) -> BackendResult<()> {
+    let Part { mut desc, windows } = part;
     if desc.kv_format != KvFormat::Q8_0 {
-        return Ok(Part { desc, windows });
+        return then(Part { desc, windows });
     }
     let [q, k, v, o] = desc.layouts();
-    let [k, v] = [k, v].map(in_words);
+    [desc.q_layout, desc.k_layout, desc.v_layout, desc.o_layout] = [q, in_words(k), in_words(v), o].map(Some);
     let most_rows = ROWS[ROWS.len() - 1];
     if desc.seq_q <= FEW_QUERIES_OF_BLOCKS && Pieces::fit(&desc, most_rows) && split::fits(&desc, false) {
-        [desc.q_layout, desc.k_layout, desc.v_layout, desc.o_layout] = [q, k, v, o].map(Some);
-        return Ok(Part { desc, windows });
+        return then(Part { desc, windows });
     }
+    for_each_dequantized(ctx, op, Part { desc, windows }, then)
+}
+
+/// The elements of all blocks at once, or of as many sequences and heads at a time as can be bound.
+fn for_each_dequantized(
+    ctx: &OpContext,
+    op: &'static str,
+    part: Part,
+    then: &mut dyn FnMut(Part) -> BackendResult<()>,
+) -> BackendResult<()> {
+    let &AttentionDesc { dtype, batch, kv_heads, seq_kv, head_dim, v_head_dim, .. } = &part.desc;
+    let longest = head_dim.max(v_head_dim);
+    let bytes = checked_product(op, "scratch", &[batch, kv_heads, seq_kv, longest, dtype.size()])?;
+    let bound = part.bound();
+    let can_be_bound = bytes as u64 <= ctx.device.limits.max_bytes
+        && [&bound.k, &bound.v].iter().all(|window| window.require_bindable(op).is_ok());
+    if !can_be_bound
+        && (batch > 1 || kv_heads > 1)
+        && let Some(halves) = part.halves()
+    {
+        return halves.into_iter().try_for_each(|half| {
+            let _part = ctx.begin_part();
+            for_each_dequantized(ctx, op, half, then)
+        });
+    }
+    let mut elements = part.clone();
     // Without keys there is nothing to dequantise.
-    if desc.seq_kv > 0 {
-        windows.k = dequantized(ctx, op, &desc, &windows.k, (k, desc.head_dim))?;
-        windows.v = dequantized(ctx, op, &desc, &windows.v, (v, desc.v_head_dim))?;
+    if seq_kv > 0 {
+        let [_, k, v, _] = part.desc.layouts();
+        elements.windows.k = dequantized(ctx, op, &part.desc, &bound.k, (k, head_dim))?;
+        elements.windows.v = dequantized(ctx, op, &part.desc, &bound.v, (v, v_head_dim))?;
     }
-    (desc.kv_format, desc.k_layout, desc.v_layout) = (KvFormat::Float(desc.dtype), None, None);
-    Ok(Part { desc, windows })
+    let desc = &mut elements.desc;
+    (desc.kv_format, desc.k_layout, desc.v_layout) = (KvFormat::Float(dtype), None, None);
+    then(elements)
 }
 
 /// Packed elements of blocks, whose layout is in words.

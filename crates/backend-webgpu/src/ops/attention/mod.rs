@@ -120,7 +120,7 @@ pub(crate) fn attention(ctx: &OpContext, op: &'static str, desc: &AttentionDesc)
 /// Launches a call whose outputs are bound.
 fn attend(ctx: &OpContext, op: &'static str, part: Part) -> BackendResult<()> {
     paged::for_each(ctx, op, part, |part| {
-        in_parts(ctx, op, blocks::readable(ctx, op, part)?, run_part(ctx, op))
+        blocks::for_each(ctx, op, part, &mut |part| in_parts(ctx, op, part, run_part(ctx, op)))
     })
 }
 
@@ -163,11 +163,11 @@ pub(crate) fn explain_attention(
     let desc = counted_from_the_last_key(desc);
     let mut plans = Vec::new();
     paged::for_each(ctx, op, Part { desc, windows }, |part| {
-        let part = blocks::readable(ctx, op, part)?;
-        plans.push(explain_parts(ctx, op, part, |part| {
-            Plan::choose(ctx, &part.desc, &part.bound()).to_string()
-        })?);
-        Ok(())
+        blocks::for_each(ctx, op, part, &mut |part| {
+            let plan = |part: &Part| Plan::choose(ctx, &part.desc, &part.bound()).to_string();
+            plans.push(explain_parts(ctx, op, part, plan)?);
+            Ok(())
+        })
     })?;
     let plan = plans.swap_remove(0);
     Ok(if paged::is_gathered(&desc) { format!("{plan}, of gathered blocks") } else { plan })

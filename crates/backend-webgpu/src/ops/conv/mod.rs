@@ -11,6 +11,7 @@ mod depthwise;
 mod direct;
 mod few_filters;
 mod filter;
+mod filter_parts;
 mod fold;
 mod halo;
 mod halo_step;
@@ -19,6 +20,7 @@ mod nchw_to_nhwc;
 mod params;
 mod part;
 mod plan;
+mod ranges;
 mod repack_filter;
 mod self_test;
 mod slices;
@@ -42,6 +44,7 @@ pub(crate) use filter::conv2d_backward_filter;
 pub(super) use params::inverse;
 pub(crate) use plan::KernelOverride;
 
+use filter_parts::FilterParts;
 use job::Job;
 use plan::Kernel;
 
@@ -143,12 +146,40 @@ fn job(
 fn run(ctx: &OpContext, op: &'static str, job: Option<Job>) -> BackendResult<()> {
     let Some(job) = job else { return Ok(()) };
     require_end(ctx, op, &job)?;
-    if subpixel::are_worth_it(&job.gather) {
+    make(ctx, op, &job)
+}
+
+/// Makes a convolution, a part after the other where its filters, or the phases of its results, can't be bound.
+fn make(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<()> {
+    let wide = FilterParts::of_wide(job);
+    // Products divide both of their operands.
+    if let Some(parts) = wide.filter(|_| Kernel::choose(ctx, job) != Kernel::Product) {
+        return parts.run(ctx, op, job, |part| make(ctx, op, part));
+    }
+    if !subpixel::are_worth_it(&job.gather) {
+        return convolve(ctx, op, job);
+    }
+    let &ConvGather { batch, groups, filters, .. } = &job.gather;
+    let most = subpixel::most_filters(ctx, job);
+    if most >= groups * filters {
+        let job = job.bound();
         let made = subpixel::divide(ctx, op, &job)?;
         convolve(ctx, op, &made)?;
         return subpixel::depth_to_space(ctx, op, &job, &made);
     }
-    convolve(ctx, op, &job)
+    if batch > 1
+        && let Some(halves) = job.halves()
+    {
+        return halves.iter().try_for_each(|part| {
+            let _part = ctx.begin_part();
+            make(ctx, op, part)
+        });
+    }
+    match FilterParts::of_most(&job.gather, most) {
+        Some(parts) if most > 0 => parts.run(ctx, op, job, |part| make(ctx, op, part)),
+        // Without phases, rows of a result can be made one part after the other.
+        _ => convolve(ctx, op, job),
+    }
 }
 
 /// Makes a convolution, in parts if it takes long.
@@ -159,7 +190,7 @@ fn convolve(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<()> {
     let mut whole = job.clone();
     if job.transposed && (is_long(ctx, job) || job.excess() > 0) {
         // The filters of a part have to follow each other.
-        whole = repack_filter::as_multiplied(ctx, op, job, job.gather.layout == ImageLayout::Nhwc)?;
+        whole = repack_filter::as_multiplied(ctx, op, &job.bound(), job.gather.layout == ImageLayout::Nhwc)?;
         whole.transposed = false;
     }
     in_parts(ctx, op, whole, |part| launch(ctx, op, &part.bound()))

@@ -1,17 +1,14 @@
 //! Convolutions whose sums are longer than the device's loops may be (see [`iterations`]): slices of the
 //! channels, each a convolution of copies in f32, whose results are added.
 
-use std::ops::Range;
-
 use backend_api::desc::ImageLayout;
-use backend_api::support::{ConvGather, checked_product, collapse};
+use backend_api::support::{ConvGather, checked_product};
 use backend_api::{Activation, BackendError, BackendResult, DType};
 
+use super::ranges::{copied, scratch};
 use super::{Job, launch, split};
-use crate::ops::copy::copy_windows;
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::iterations;
-use crate::recorder::Window;
 
 /// The most iterations of any kernel for each tap of a result.
 const ITERATIONS: usize = 6;
@@ -40,7 +37,8 @@ pub(super) fn run(ctx: &OpContext, op: &'static str, job: &Job, channels: usize)
     let &ConvGather { batch, groups, filters, .. } = &job.gather;
     let count = job.gather.channels.div_ceil(channels);
     let results = checked_product(op, "scratch", &[batch, groups, filters, job.gather.pixels()])?;
-    let parts = scratch(ctx, op, checked_product(op, "scratch", &[count, results])?)?;
+    let parts = scratch(ctx, op, DType::F32, checked_product(op, "scratch", &[count, results])?)?;
+    let types = [job.dtype, DType::F32];
     for slice in 0..count {
         let _part = ctx.begin_part();
         let first = slice * channels;
@@ -53,8 +51,8 @@ pub(super) fn run(ctx: &OpContext, op: &'static str, job: &Job, channels: usize)
             dtype: DType::F32,
             biased: false,
             activation: Activation::Identity,
-            input: copy_f32(ctx, op, job, &job.input, source(&job.gather), range.clone())?,
-            filter: copy_f32(ctx, op, job, &job.filter, weights(job), range)?,
+            input: copied(ctx, op, types, &job.input, source(&job.gather), range.clone())?,
+            filter: copied(ctx, op, types, &job.filter, weights(job), range)?,
             bias: ctx.null(),
             output: parts.advanced(slice * results),
             transposed: job.transposed,
@@ -82,27 +80,4 @@ fn weights(job: &Job) -> [usize; 3] {
         (false, ImageLayout::Nhwc) => [groups * filters * rows * columns, channels, 1],
         (false, _) => [groups * filters, channels, rows * columns],
     }
-}
-
-/// A copy of a range of the middle one of three packed dimensions, in f32.
-fn copy_f32(
-    ctx: &OpContext,
-    op: &'static str,
-    job: &Job,
-    window: &Window,
-    [outer, extent, inner]: [usize; 3],
-    range: Range<usize>,
-) -> BackendResult<Window> {
-    let kept = range.len() * inner;
-    let copy = scratch(ctx, op, checked_product(op, "scratch", &[outer, kept])?)?;
-    let loops = collapse([&[(outer, extent * inner), (kept, 1)], &[(outer, kept), (kept, 1)]]);
-    let first = window.advanced(range.start * inner);
-    copy_windows(ctx, op, [job.dtype, DType::F32], loops, [&first, &copy])?;
-    Ok(copy)
-}
-
-/// Room for so many elements of f32.
-fn scratch(ctx: &OpContext, op: &'static str, elements: usize) -> BackendResult<Window> {
-    let bytes = checked_product(op, "scratch", &[elements, DType::F32.size()])?;
-    Ok(ctx.output(&ctx.scratch(op, bytes.next_multiple_of(16))?, DType::F32))
 }

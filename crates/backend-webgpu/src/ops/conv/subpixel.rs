@@ -10,9 +10,10 @@ use backend_api::support::{ConvGather, GatherAxis, checked_product};
 use backend_api::{BackendResult, DType};
 
 use super::Job;
+use super::ranges::scratch;
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
-use crate::recorder::Window;
+use crate::recorder::{PART_ALIGNMENT, VECTOR_BYTES, Window};
 
 static SUBPIXEL_FILTERS: KernelSource = kernel!(
     "conv/subpixel_filters", libs: [GRID],
@@ -108,6 +109,19 @@ fn apart(gather: &ConvGather) -> ConvGather {
     apart
 }
 
+/// Filters of which the phases, their results and what these become can be bound, with all images.
+pub(super) fn most_filters(ctx: &OpContext, job: &Job) -> usize {
+    let (whole, apart) = (&job.gather, apart(&job.gather));
+    let phases = apart.filters / whole.filters.max(1);
+    let images = |gather: &ConvGather| whole.batch.saturating_mul(gather.pixels());
+    let elements =
+        [images(whole), phases.saturating_mul(images(&apart)), phases.saturating_mul(apart.taps())];
+    let bytes = elements.into_iter().fold(1, usize::max).saturating_mul(job.dtype.size());
+    // What is bound may begin a little before the results, and end behind them.
+    let room = ctx.device.limits.max_bytes.saturating_sub(PART_ALIGNMENT + VECTOR_BYTES);
+    usize::try_from(room).unwrap_or(usize::MAX) / bytes
+}
+
 /// Divides a job into phases: the job that makes them, whose results are for [`depth_to_space`].
 pub(super) fn divide(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResult<Job> {
     let gather = apart(&job.gather);
@@ -129,11 +143,6 @@ pub(super) fn divide(ctx: &OpContext, op: &'static str, job: &Job) -> BackendRes
         output: scratch(ctx, op, job.dtype, results)?,
         gather,
     })
-}
-
-fn scratch(ctx: &OpContext, op: &'static str, dtype: DType, elements: usize) -> BackendResult<Window> {
-    let bytes = checked_product(op, "scratch", &[elements, dtype.size()])?;
-    Ok(ctx.output(&ctx.scratch(op, bytes.next_multiple_of(16))?, dtype))
 }
 
 /// The filters of all phases, or a number of the bias for each of them.

@@ -83,24 +83,26 @@ fn write_rows(
     // Within the output's bytes, so the products don't overflow.
     let [step, row] = [ld, layout.columns].map(|elements| elements * dtype.size());
     in_parts(ctx, op, Run::of_bytes(end - start, 2.0 * row as f64), |run| {
-        bindable(ctx, layout, step, (start + run.first, start + run.end)).try_for_each(|(first, end)| {
-            let part = DeviceSlice {
-                block: output.block.clone(),
-                offset: output.offset + (first - start) * step,
-                len: (end - first - 1) * step + row,
-            };
-            let output = ctx.output(&part, dtype);
-            let planes = Planes::new(ctx, op, layout, planes, (first, end), &output)?;
-            let (count, output) = (end - first, &output);
-            let part = Part { layout, dtype, count, indices: None, output, ld };
-            if dtype == DType::F16
-                && fits_half(layout.format)
-                && VecWidth::fitting(dtype, &[output], &[ld, layout.columns]) == VecWidth::Eight
-            {
-                return launch(ctx, op, &planes, &part);
-            }
-            part.launch(ctx, op, &planes, (first, end))
-        })
+        bindable(ctx, layout, planes, step, (start + run.first, start + run.end)).try_for_each(
+            |(first, end)| {
+                let part = DeviceSlice {
+                    block: output.block.clone(),
+                    offset: output.offset + (first - start) * step,
+                    len: (end - first - 1) * step + row,
+                };
+                let output = ctx.output(&part, dtype);
+                let planes = Planes::new(ctx, op, layout, planes, (first, end), &output)?;
+                let (count, output) = (end - first, &output);
+                let part = Part { layout, dtype, count, indices: None, output, ld };
+                if dtype == DType::F16
+                    && fits_half(layout.format)
+                    && VecWidth::fitting(dtype, &[output], &[ld, layout.columns]) == VecWidth::Eight
+                {
+                    return launch(ctx, op, &planes, &part);
+                }
+                part.launch(ctx, op, &planes, (first, end))
+            },
+        )
     })
 }
 

@@ -114,7 +114,7 @@ impl Call<'_> {
         let all = (0, desc.experts);
         // Without indices, none is looked at.
         let rows = if desc.used > 0 { desc.b.rows / desc.experts } else { 0 };
-        bindable_matrices(self.ctx, self.layout, rows, all)
+        bindable_matrices(self.ctx, self.layout, self.b, rows, all)
     }
 
     /// Whether the sums of rows are another launch's.

@@ -82,7 +82,7 @@ pub(crate) fn quant_gather(ctx: &OpContext, op: &'static str, desc: &QuantGather
             return part.launch(ctx, op, &Planes::new(ctx, op, &layout, None, (0, 0), &output)?, (0, 0));
         }
         // Of a table that can't be bound as a whole, each launch knows some rows.
-        bindable(ctx, &layout, 0, (0, layout.rows)).try_for_each(|rows| {
+        bindable(ctx, &layout, table.as_ref(), 0, (0, layout.rows)).try_for_each(|rows| {
             let planes = Planes::new(ctx, op, &layout, table.as_ref(), rows, &output)?;
             part.launch(ctx, op, &planes, rows)
         })

@@ -86,7 +86,7 @@ pub(super) fn multiply(
             let planes = planes((0, desc.b.rows))?.starting_at(dim(op, "n", run.first)?);
             return launch(ctx, op, desc, windows, kernel, &planes, (run.first, run.end));
         }
-        bindable(ctx, &layout, 0, (run.first, run.end)).try_for_each(|(first, end)| {
+        bindable(ctx, &layout, slices.b, 0, (run.first, run.end)).try_for_each(|(first, end)| {
             launch(ctx, op, desc, windows, kernel, &planes((first, end))?, (first, end))
         })
     })
@@ -107,7 +107,7 @@ fn multiply_by_tiles(
     require_end(ctx, op, &columns)?;
     prepare_residual(ctx, op, desc, windows)?;
     in_parts(ctx, op, columns, |run| {
-        bindable(ctx, layout, 0, (run.first, run.end)).try_for_each(|(first, end)| {
+        bindable(ctx, layout, b, 0, (run.first, run.end)).try_for_each(|(first, end)| {
             let planes = Planes::new(ctx, op, layout, b, (first, end), &windows.c)?;
             tile.launch(ctx, op, desc, windows, &planes, (first, end))
         })

@@ -7,7 +7,7 @@ use super::formats::KINDS;
 use crate::kernels::params;
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim};
-use crate::recorder::Window;
+use crate::recorder::{Window, cut};
 
 params! {
     /// Where the quants, high bits and scales start and what their rows take, in what kernels read at once: vectors of
@@ -114,22 +114,60 @@ impl Planes {
 pub(super) fn bindable_matrices(
     ctx: &OpContext,
     layout: &QuantLayout,
+    slice: Option<&DeviceSlice>,
     matrix: usize,
-    (first, end): (usize, usize),
+    range: (usize, usize),
 ) -> impl Iterator<Item = (usize, usize)> + use<> {
-    let count = (bindable_rows(ctx, layout, 0) / matrix.max(1)).max(1);
-    (first..end).step_by(count).map(move |start| (start, end.min(start.saturating_add(count))))
+    let most = (bindable_rows(ctx, layout, 0) / matrix.max(1)).max(1);
+    Quants::of(ctx, layout, slice, matrix).parts(most, range)
 }
 
 /// The parts of `first..end` whose planes can be bound, and an output with so many bytes from row to row.
 pub(super) fn bindable(
     ctx: &OpContext,
     layout: &QuantLayout,
+    slice: Option<&DeviceSlice>,
     output_row: usize,
-    (first, end): (usize, usize),
+    range: (usize, usize),
 ) -> impl Iterator<Item = (usize, usize)> + use<> {
-    let rows = bindable_rows(ctx, layout, output_row);
-    (first..end).step_by(rows).map(move |start| (start, end.min(start.saturating_add(rows))))
+    Quants::of(ctx, layout, slice, 1).parts(bindable_rows(ctx, layout, output_row), range)
+}
+
+/// Where the quants lie, which are the most of a matrix.
+#[derive(Clone, Copy, Debug)]
+struct Quants {
+    /// The first byte in the block.
+    start: usize,
+    /// Bytes of an item: of a row, or of the rows of a matrix.
+    item: usize,
+    /// Bytes that can be bound.
+    max: u64,
+    /// Bytes of each buffer of a block that has several.
+    part_len: Option<usize>,
+}
+
+impl Quants {
+    fn of(ctx: &OpContext, layout: &QuantLayout, slice: Option<&DeviceSlice>, rows: usize) -> Self {
+        Self {
+            start: slice.map_or(0, |slice| slice.offset.saturating_add(layout.quants.offset)),
+            item: layout.quants.row_bytes.saturating_mul(rows),
+            max: ctx.device.limits.max_bytes,
+            part_len: slice.and_then(|slice| slice.block.part_len()),
+        }
+    }
+
+    /// Parts of at most so many items. Where a buffer ends, a part does, but for the few items that lie in two buffers,
+    /// which are copied.
+    fn parts(self, most: usize, (first, end): (usize, usize)) -> impl Iterator<Item = (usize, usize)> {
+        let mut next = first;
+        std::iter::from_fn(move || {
+            let (first, count) = (next, most.min(end.checked_sub(next)?));
+            // Within the operand, whose bytes are counted in `usize`.
+            let at = cut(self.max, self.part_len, self.start + first * self.item, self.item, count);
+            next = first + at.unwrap_or(count);
+            (next > first).then_some((first, next))
+        })
+    }
 }
 
 /// How many rows can be bound, and of an output with so many bytes from row to row; at least 1.
@@ -144,7 +182,7 @@ fn bindable_rows(ctx: &OpContext, layout: &QuantLayout, output_row: usize) -> us
 
 /// Whether all rows can be bound at once.
 pub(super) fn is_bindable(ctx: &OpContext, layout: &QuantLayout) -> bool {
-    bindable(ctx, layout, 0, (0, layout.rows)).count() <= 1
+    bindable(ctx, layout, None, 0, (0, layout.rows)).count() <= 1
 }
 
 /// Bytes of the scales that a kernel reads at once, the `ScaleWords` of the format's helper file.
@@ -173,4 +211,32 @@ pub(super) fn require_known(op: &'static str, format: QuantFormat) -> BackendRes
         return Ok(());
     }
     Err(BackendError::Unsupported { op, need: format!("a backend that knows the format {format}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_end_where_buffers_do_but_for_a_few_rows() {
+        // Rows of 1,000 bytes in buffers of 256 KiB, of which 64 KiB can be bound and 16 KiB be copied.
+        let quants = Quants { start: 500, item: 1000, max: 1 << 16, part_len: Some(1 << 18) };
+        let parts: Vec<_> = quants.parts(65, (10, 600)).collect();
+        let (mut next, mut copied) = (10, 0);
+        for &(first, end) in &parts {
+            assert!(first == next && end > first && end - first <= 65, "{parts:?}");
+            next = end;
+            let bytes = (end - first) * 1000;
+            if crate::memory::are_cut(1 << 18, 500 + first * 1000, bytes) {
+                copied += bytes;
+            }
+        }
+        assert_eq!(next, 600);
+        assert!(copied <= 2 * (16 << 10), "{copied} bytes at two ends: {parts:?}");
+        let whole = Quants { part_len: None, ..quants };
+        assert!(
+            whole.parts(65, (10, 600)).eq((10..600).step_by(65).map(|first| (first, 600.min(first + 65))))
+        );
+        assert_eq!(whole.parts(65, (600, 600)).count(), 0);
+    }
 }

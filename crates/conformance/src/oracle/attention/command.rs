@@ -27,10 +27,12 @@ pub(in crate::oracle) fn expect_attention(desc: &AttentionDesc, memory: &Bytes) 
     let [d, v_dim] = [desc.head_dim, desc.v_head_dim];
     let [q_at, k_at, v_at, o_at] = desc.layouts();
     let q = memory.numbers(desc.q, dtype);
-    let [k, v] = [desc.k, desc.v].map(|ptr| match kv_format {
+    let stored = [desc.k, desc.v].map(|ptr| match kv_format {
         KvFormat::Float(dtype) => memory.numbers(ptr, dtype),
         _ => q8_0::numbers(memory.get(ptr)),
     });
+    let halves = may_be_half(desc).then(|| stored.each_ref().map(|of| of.iter().map(|&x| half(x)).collect()));
+    let versions: Vec<[Vec<f64>; 2]> = [stored].into_iter().chain(halves).collect();
     let mask = memory.optional(desc.mask.map(|mask| mask.ptr), desc.mask_dtype);
     let added = |mask: f64| match desc.mask_dtype {
         // Words hide what they are 0 for.
@@ -68,23 +70,43 @@ pub(in crate::oracle) fn expect_attention(desc: &AttentionDesc, memory: &Bytes) 
             row.map_or(0.0, |row| added(mask[row + j]))
         };
         let with = Scores { sink: sinks.get(h).copied(), ..with };
-        let seen: Vec<Seen<'_>> = desc
-            .visible(i, keys)
-            .map(|j| Seen {
-                key: vector(&k, k_at, kv_head, place(b, j), &zeros[..d]),
-                value: vector(&v, v_at, kv_head, place(b, j), &zeros[..v_dim]),
-                mask: mask_at(j),
-            })
-            .collect();
         let query = &q[start(q_at, [b, h, i])..][..d];
         let first = start(o_at, [b, h, i]);
-        wants.extend(
-            attend(query, &seen, v_dim, with).into_iter().enumerate().map(|(at, want)| (first + at, want)),
-        );
-        if desc.lse.is_some() {
-            sums.push(log_sum(query, &seen, with));
-        }
+        let of_versions = versions.iter().map(|[k, v]| {
+            let seen: Vec<Seen<'_>> = desc
+                .visible(i, keys)
+                .map(|j| Seen {
+                    key: vector(k, k_at, kv_head, place(b, j), &zeros[..d]),
+                    value: vector(v, v_at, kv_head, place(b, j), &zeros[..v_dim]),
+                    mask: mask_at(j),
+                })
+                .collect();
+            (attend(query, &seen, v_dim, with), desc.lse.map(|_| log_sum(query, &seen, with)))
+        });
+        let either = of_versions.reduce(|(wants, sum), (others, other)| {
+            let wants = wants.into_iter().zip(others).map(|(want, other)| want.or([other])).collect();
+            (wants, sum.map(|sum| sum.or(other)))
+        });
+        let (row_wants, sum) = either.unwrap_or_default();
+        wants.extend(row_wants.into_iter().enumerate().map(|(at, want)| (first + at, want)));
+        sums.extend(sum);
     }
     let lse = desc.lse.map(|ptr| Expected::packed(ptr, DType::F32, sums));
     lse.into_iter().chain([Expected::computed(desc.o, dtype, wants)]).collect()
+}
+
+/// Whether elements of Q8_0 may be rounded to f16 before they are keys and values.
+fn may_be_half(desc: &AttentionDesc) -> bool {
+    /// Queries, and sequences or groups of rows, from which on they may be.
+    const MANY: [usize; 2] = [16, 65_535];
+    let &AttentionDesc { batch, heads, kv_heads, seq_q, .. } = desc;
+    let rows = seq_q * (heads / kv_heads.max(1));
+    let groups = batch * kv_heads * rows.div_ceil(4);
+    let many = seq_q > MANY[0] || batch > MANY[1] || groups > MANY[1];
+    desc.kv_format == KvFormat::Q8_0 && desc.dtype == DType::F16 && many
+}
+
+/// The nearest f16.
+fn half(x: f64) -> f64 {
+    f64::from(half::f16::from_f64(x))
 }
