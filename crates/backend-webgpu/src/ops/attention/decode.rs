@@ -80,7 +80,7 @@ const TURNS: usize = 4;
 /// The most steps of a workgroup that takes all keys: together they are shorter than the launch that would put
 /// pieces together. Those of a wide workgroup take half as long again, as its subgroups wait for each other.
 const MOST_STEPS: usize = 7;
-const MOST_WIDE_STEPS: usize = 8;
+const MOST_WIDE_STEPS: usize = 4;
 
 /// The most slots of a subgroup.
 const MOST_SLOTS: usize = 4;

@@ -104,9 +104,9 @@ impl Tile {
         Variant::new(source, [DType::F16], constants).with_libs(libs).with_rolled_loops()
     }
 
-    /// Whether it gives right results on this device; found out at its first use.
-    pub(super) fn is_verified(self, ctx: &OpContext) -> bool {
-        ctx.is_right(&self.variant(Output::Parts), || self_test::check_decode(ctx, self))
+    /// Whether it gives right results on this device, with this output; found out at its first use.
+    pub(super) fn is_verified(self, ctx: &OpContext, output: Output) -> bool {
+        ctx.is_right(&self.variant(output), || self_test::check_decode(ctx, self, output))
     }
 }
 

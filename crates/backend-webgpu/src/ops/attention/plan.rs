@@ -8,7 +8,7 @@ use backend_api::kv::KvFormat;
 
 use super::cooperative::CooperativeTile;
 use super::flash::FlashTile;
-use super::pieces::{Pieces, ROWS, rows_for, seen_keys, shared_rows};
+use super::pieces::{Output, Pieces, ROWS, rows_for, seen_keys, shared_rows};
 use super::{KernelOverride, Windows, decode, decode_cooperative, fixup, has_small_scores, split};
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::iterations;
@@ -62,7 +62,7 @@ impl Kernel {
     /// elements of K a workgroup has at least, where there are enough keys.
     const fn occupancy(self) -> (usize, usize) {
         match self {
-            Self::DecodeCooperative(_) => (2, 1 << 13),
+            Self::DecodeCooperative(_) => (2, 1 << 14),
             Self::Decode(decode::Workgroup { rows: 3.., .. }) => (3, 1 << 14),
             Self::Decode(_) => (4, 1 << 14),
             _ => (4, 0),
@@ -96,7 +96,11 @@ impl Kernel {
         let rows = self.rows().filter(|_| desc.lse.is_none())?;
         let (tiles, rows) = (Pieces::tiles(desc, rows), rows.min(shared_rows(desc)));
         let parts = fixup::Parts { tiles, rows, pieces, columns: desc.v_head_dim };
-        parts.fit(ctx).then_some(parts)
+        let is_verified = match self {
+            Self::DecodeCooperative(tile) => parts.fit(ctx) && tile.is_verified(ctx, Output::FixedUp),
+            _ => parts.fit(ctx),
+        };
+        is_verified.then_some(parts)
     }
 
     /// Whether it can do it on this device, and can be trusted there.
@@ -125,7 +129,7 @@ impl Kernel {
                     && tile.dim >= desc.head_dim
                     && tile.fits(limits)
                     && Pieces::fit(desc, tile.rows)
-                    && tile.is_verified(ctx)
+                    && tile.is_verified(ctx, Output::Parts)
             }
             Self::Decode(workgroup) => {
                 one_length && (blocks || reads_wide(desc, windows)) && decode::suits(ctx, desc, workgroup)
@@ -182,7 +186,9 @@ impl Plan {
         let blocks = desc.kv_format == KvFormat::Q8_0 || desc.block_table.is_some();
         let is_few = desc.seq_q <= FEW_QUERIES || blocks;
         if is_few && let Some((kernel, splits)) = for_few_queries(ctx, desc, windows) {
-            let fixup = kernel.fixup(ctx, desc, splits).is_some_and(fixup::Parts::are_fast);
+            // Others are about as fast with a launch for that.
+            let fixup = matches!(kernel, Kernel::DecodeCooperative(_))
+                && kernel.fixup(ctx, desc, splits).is_some_and(fixup::Parts::are_fast);
             return Self { kernel, wide, splits, fixup };
         }
         let tiles = CooperativeTile::candidates(desc, compute_units);

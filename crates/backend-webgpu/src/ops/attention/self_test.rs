@@ -35,20 +35,24 @@ pub(super) fn check(ctx: &OpContext, tile: CooperativeTile) -> BackendResult<()>
 }
 
 /// Two queries of as many heads as fill the rows, and two pieces of more than a block of keys.
-pub(super) fn check_decode(ctx: &OpContext, tile: decode_cooperative::Tile) -> BackendResult<()> {
+pub(super) fn check_decode(
+    ctx: &OpContext,
+    tile: decode_cooperative::Tile,
+    output: Output,
+) -> BackendResult<()> {
     let shape = [1, tile.rows / 2, 2, 3 * tile.block + 5, tile.dim - 8];
     compare(ctx, shape, |test, desc, windows| {
         let pieces = tile.pieces(desc, 2);
-        let bytes = vec![0xff; bytes_of_parts(OP, desc, pieces.count)?];
-        let parts = ctx.output(&test.upload(&bytes)?, DType::F32);
         let Windows { q, k, v, mask, lengths, sinks, lse, o, .. } = windows;
         let first = params(OP, desc, windows, pieces.length, pieces.count)?;
-        test.launch(
-            &tile.variant(Output::Parts),
-            &[q, k, v, mask, lengths, sinks, &parts],
-            &first,
-            pieces.grid(desc),
-        )?;
+        let (variant, grid) = (tile.variant(output), pieces.grid(desc));
+        if output == Output::FixedUp {
+            let fixup = ctx.fixup()?;
+            return test.launch(&variant, &[q, k, v, mask, lengths, sinks, &fixup, o], &first, grid);
+        }
+        let bytes = vec![0xff; bytes_of_parts(OP, desc, pieces.count)?];
+        let parts = ctx.output(&test.upload(&bytes)?, DType::F32);
+        test.launch(&variant, &[q, k, v, mask, lengths, sinks, &parts], &first, grid)?;
         let rows = desc.heads * desc.seq_q;
         let second = params(OP, desc, windows, rows, pieces.count)?;
         let combine = combine_variant(types(desc), desc.head_dim, pieces.count);
