@@ -16,8 +16,8 @@ pub(super) const WORKGROUP_BYTES: usize = STATES * 2 * size_of::<f32>() + 16;
 /// that (shaders/attention/notes.md).
 const TAIL: usize = 800;
 
-/// Words of parts that a compute unit reads in a nanosecond.
-const WORDS_RATE: usize = 16;
+/// Words of parts that a compute unit reads in a nanosecond, rescales and adds.
+const WORDS_RATE: usize = 4;
 
 /// What the last workgroups of a call put together.
 #[derive(Clone, Copy, Debug)]
@@ -41,9 +41,16 @@ impl Parts {
             && words <= FIXUP_WORDS
     }
 
-    /// Whether that is faster than a launch for all tiles.
-    pub(super) fn are_fast(self) -> bool {
-        self.pieces > 1 && TAIL + self.words_of_tile() / WORDS_RATE < h200::COMBINING_LAUNCH
+    /// Whether that is faster than a launch for all tiles. Where a compute unit has more than one workgroup, the others'
+    /// loads keep the last ones waiting.
+    pub(super) fn are_fast(self, ctx: &OpContext) -> bool {
+        let one_each = self.tiles.saturating_mul(self.pieces) <= ctx.profile().compute_units;
+        one_each && self.pieces > 1 && self.tail() < h200::COMBINING_LAUNCH
+    }
+
+    /// Nanoseconds of a tile's last workgroup.
+    fn tail(self) -> usize {
+        TAIL + self.words_of_tile() / WORDS_RATE
     }
 
     /// Words of a tile: a reference and a sum for each row of each piece, and a vector of whole fours.
@@ -191,7 +198,8 @@ mod tests {
 
     #[test]
     fn a_launch_is_faster_for_many_pieces() {
-        let are_fast = |pieces| Parts { tiles: 8, rows: 4, pieces, columns: 128 }.are_fast();
-        assert_eq!([1, 2, 8, 33, 100].map(are_fast), [false, true, true, true, false]);
+        let tail = |pieces| Parts { tiles: 8, rows: 4, pieces, columns: 128 }.tail();
+        let are_shorter = [2, 8, 16, 33].map(|pieces| tail(pieces) < h200::COMBINING_LAUNCH);
+        assert_eq!(are_shorter, [true, true, true, false]);
     }
 }

@@ -188,7 +188,7 @@ impl Plan {
         if is_few && let Some((kernel, splits)) = for_few_queries(ctx, desc, windows) {
             // Others are about as fast with a launch for that.
             let fixup = matches!(kernel, Kernel::DecodeCooperative(_))
-                && kernel.fixup(ctx, desc, splits).is_some_and(fixup::Parts::are_fast);
+                && kernel.fixup(ctx, desc, splits).is_some_and(|parts| parts.are_fast(ctx));
             return Self { kernel, wide, splits, fixup };
         }
         let tiles = CooperativeTile::candidates(desc, compute_units);
