@@ -57,11 +57,13 @@ fn is_used(
     kernel: &str,
     [queries, keys, head_dim]: [usize; 3],
 ) -> Result<(), Failed> {
-    let (is_cooperative, is_fixed_up) = (kernel.starts_with("cooperative"), kernel.ends_with("+fixup"));
-    if !is_cooperative && !is_fixed_up {
-        return Ok(());
-    }
-    let dtype = if is_cooperative { DType::F16 } else { DType::F32 };
+    let is_fixed_up = kernel.ends_with("+fixup");
+    // What subgroups have to be for attention/decode isn't told.
+    let dtype = match kernel.split('/').next() {
+        Some("cooperative" | "cooperative-decode") => DType::F16,
+        Some("split") if is_fixed_up => DType::F32,
+        _ => return Ok(()),
+    };
     let ptrs = [queries, keys, keys, queries].map(|rows| backend.alloc(rows * head_dim * dtype.size()));
     let [q, k, v, o] = ptrs;
     let ptrs = [q?, k?, v?, o?];
