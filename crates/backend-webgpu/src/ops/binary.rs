@@ -5,8 +5,7 @@ use backend_api::support::{Loop, Operand};
 use backend_api::{BackendResult, BinaryOp, CompareOp, DType};
 
 use super::elementwise::{in_output, number_bits};
-use super::shared::stretch::Stretch;
-use super::shared::strided_loops::{Shape, StridedLoops, shapes_of};
+use super::shared::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
 use crate::kernels::libs::REMAINDER;
 use crate::kernels::{Function, KernelSource, Lib, Origin, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;

@@ -4,8 +4,7 @@ use backend_api::desc::{CopyDesc, MAX_RANK};
 use backend_api::support::Loop;
 use backend_api::{BackendResult, DType};
 
-use super::shared::stretch::Stretch;
-use super::shared::strided_loops::{Shape, StridedLoops, shapes_of};
+use super::shared::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
 use super::transpose::Transpose;
 use crate::kernels::libs::{CONVERT, CONVERT_F16, GRID, STRIDED};
 use crate::kernels::{Function, KernelSource, Origin, Variant, constants, kernel, params};

@@ -4,8 +4,7 @@ use backend_api::desc::{AffineDesc, ClampDesc, MAX_RANK, UnaryDesc};
 use backend_api::support::{Loop, Operand};
 use backend_api::{BackendResult, DType, UnaryOp};
 
-use super::shared::stretch::Stretch;
-use super::shared::strided_loops::{Shape, StridedLoops, shapes_of};
+use super::shared::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
 use crate::kernels::libs::{ACTIVATIONS, HYPERBOLIC, INVERSE_TRIG};
 use crate::kernels::{Function, KernelSource, Lib, Origin, Variant, constants, kernel, params};
 use crate::ops::op_context::OpContext;

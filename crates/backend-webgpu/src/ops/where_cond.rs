@@ -7,8 +7,7 @@ use half::f16;
 
 use super::binary::{input, is_in_place, number_mask, origins};
 use super::elementwise::number_bits;
-use super::shared::stretch::Stretch;
-use super::shared::strided_loops::{Shape, StridedLoops, require_loops, shapes_of};
+use super::shared::strided_loops::{Shape, Stretch, StridedLoops, require_loops, shapes_of};
 use crate::kernels::{Function, KernelSource, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim};

@@ -1,6 +1,6 @@
 //! What the operations must give: computed in f64, written for clarity, with the bound of each element.
 //!
-//! [`expected`] gives a command and the bytes of its operands to them.
+//! [`expected()`] gives a command and the bytes of its operands to them.
 //!
 //! Bounds count roundings in [`gamma`](crate::float::gamma) and hold for every order of summation.
 

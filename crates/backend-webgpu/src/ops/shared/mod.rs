@@ -9,7 +9,6 @@ pub(super) mod row_groups;
 pub(super) mod rows;
 pub(super) mod seams;
 pub(super) mod self_test;
-pub(super) mod stretch;
 pub(super) mod strided_loops;
 pub(super) mod tensor_cores;
 pub(super) mod text;
