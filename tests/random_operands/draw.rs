@@ -148,7 +148,7 @@ impl Draw {
         self.insert(bytes, 4)
     }
 
-    /// So many bytes of any value.
+    /// Bytes of any value.
     pub(super) fn bytes(&mut self, n: usize) -> Vec<u8> {
         (0..n).map(|_| self.below(256) as u8).collect()
     }

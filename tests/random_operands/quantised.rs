@@ -24,7 +24,7 @@ const FORMATS: [QuantFormat; 9] = [
     QuantFormat::U4 { group: 128, zero_points: false },
 ];
 
-/// So many f16 scales, small beside the integers that they multiply.
+/// Scales of f16, small beside the integers that they multiply.
 fn scales(draw: &mut Draw, count: usize) -> Vec<u8> {
     let scale = |draw: &mut Draw| f16::from_f32((1 + draw.below(255)) as f32 / 8192.0);
     (0..count).flat_map(|_| scale(draw).to_le_bytes()).collect()

@@ -17,9 +17,9 @@ use crate::recorder::{UNBINDABLE, Window};
 /// How a convolution is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FilterParts {
-    /// So many groups at a time.
+    /// Groups, at most as many in a part.
     Groups(usize),
-    /// So many filters of the only group at a time.
+    /// Filters of the only group, at most as many in a part.
     Filters(usize),
 }
 
