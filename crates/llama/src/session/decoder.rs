@@ -86,7 +86,7 @@ impl Session {
         let mask = window.as_ref().map(|_| Buffer::of(backend, model.dtype(), &[slots, keys])).transpose()?;
         let room = |dtype| Buffer::of(backend, dtype, &[slots, 2 * config.kv_width()]);
         let counters = u32s(3 * slots)?;
-        let bytes = slots * size_of::<u32>();
+        let bytes = slots * DType::U32.size();
         let counter = |i: usize| counters.view(i * bytes, bytes);
         let mut activations = model.activations(slots)?;
         activations.positions = counter(0)?;
