@@ -30,6 +30,7 @@ mod dtype;
 mod error;
 mod forward;
 mod graphs;
+mod handle_code;
 mod handles;
 pub mod kv;
 mod maybe_send;
