@@ -48,14 +48,13 @@ impl<'a> Gguf<'a> {
     pub fn parse(file: &'a [u8]) -> Result<Self, GgufError> {
         let mut cursor = Cursor::new(file);
         let (metadata, headers) = head(&mut cursor)?;
-        // A file without tensors may end with its header.
-        let data = file.get(data_start(&cursor, &metadata)?..).unwrap_or_default();
-
+        let (start, size) = (data_start(&cursor, &metadata)? as u64, file.len() as u64);
         let (mut tensors, mut places) = (BTreeMap::new(), Places::default());
         for header in headers {
-            places.add(&header, header.range(data.len() as u64)?);
+            let range = header.range(start, size)?;
+            places.add(&header, range.clone());
             let (offset, name) = (header.at, header.name.clone());
-            if tensors.insert(name.clone(), header.tensor(data)?).is_some() {
+            if tensors.insert(name.clone(), header.tensor(file, &range)).is_some() {
                 return Err(GgufError { offset, kind: GgufErrorKind::Duplicate(name) });
             }
         }

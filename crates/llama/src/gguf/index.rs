@@ -69,9 +69,8 @@ impl Index {
         let start = super::data_start(cursor, &metadata)? as u64;
         let (mut tensors, mut places) = (BTreeMap::new(), Places::default());
         for header in headers {
-            let range = header.range(size.saturating_sub(start))?;
+            let range = header.range(start, size)?;
             places.add(&header, range.clone());
-            let range = start + range.start..start + range.end;
             let (offset, name) = (header.at, header.name.clone());
             let place = Place { kind: header.kind, shape: header.shape, range };
             if tensors.insert(name.clone(), place).is_some() {
