@@ -8,8 +8,8 @@
 ///
 /// It and its inverse were searched for by their continued fractions. A step of up to 2²⁰ from a handle is a
 /// step of 2⁴³ or more from its key, and of 2,633 or more in the key's lower half, which counts slots: in
-/// tables of up to 2,633 slots no sum is live, whatever the slots' generations, and in larger ones none of
-/// nearby generations.
+/// tables of up to 2,633 slots no sum is live, whatever the slots' generations, and in larger ones none of a
+/// generation less than 2¹¹ away.
 const SPREAD: u64 = 0x5e47_7360_f7d5_3887;
 
 /// `SPREAD · GATHER` is 1 modulo 2⁶⁴.
