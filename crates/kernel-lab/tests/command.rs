@@ -272,7 +272,7 @@ fn validation_without_a_device_says_so() {
     let note = "checked against WebGPU's default limits and no features; with --device";
     expect(&lab(&["validate", "-", "--json"], &wide), 1, &["\"kind\": \"limit\"", note]);
     let half = format!("enable f16;\n{SCALE}");
-    expect(&lab(&["validate", "-"], &half.replace("factor: f32", "factor: f16")), 1, &[note]);
+    expect(&lab(&["validate", "-"], &half.replace("* x[id.x]", "* f32(f16(x[id.x]))")), 1, &[note]);
     let wrong = lab(&["validate", "-"], &SCALE.replace("params.n", "params.m"));
     assert!(!String::from_utf8_lossy(&wrong.stderr).contains(note));
 }
