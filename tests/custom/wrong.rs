@@ -40,7 +40,8 @@ fn all() -> Vec<Wrong> {
                  {MAIN} {{ f(); out[0] = p.x; }}"
             ),
             Wgsl,
-            4,
+            // naga tells where the function is.
+            3,
             "`p` is var<uniform>, which can't be written",
         ),
         (

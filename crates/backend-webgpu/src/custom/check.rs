@@ -195,9 +195,8 @@ fn validate(text: &str, module: &Module, capabilities: Capabilities) -> Result<M
     let validator = |capabilities| Validator::new(ValidationFlags::all(), capabilities);
     validator(capabilities).validate(module).map_err(|error| {
         let mut said = validation_error(text, &error);
-        if let Some((reason, span)) = refused_store(module, error.as_inner()) {
+        if let Some(reason) = refused_store(module, error.as_inner()) {
             said.reason = reason;
-            said.place = place(text, span).map(Box::new);
         }
         if validator(Capabilities::all()).validate(module).is_ok() {
             let note = "it needs a feature that isn't there";
@@ -207,8 +206,8 @@ fn validate(text: &str, module: &Module, capabilities: Capabilities) -> Result<M
     })
 }
 
-/// What is wrong with a store to a variable that can't be written, and where it is: naga names the variable by a number.
-fn refused_store(module: &Module, error: &ValidationError) -> Option<(String, Span)> {
+/// What is wrong with a store to a variable that can't be written: naga names it by a number.
+fn refused_store(module: &Module, error: &ValidationError) -> Option<String> {
     let (function, source) = match error {
         ValidationError::Function { handle, source, .. } => (&module.functions[*handle], source),
         ValidationError::EntryPoint { name, source: EntryPointError::Function(source), .. } => {
@@ -217,7 +216,6 @@ fn refused_store(module: &Module, error: &ValidationError) -> Option<(String, Sp
         _ => return None,
     };
     let FunctionError::InvalidStorePointer(mut pointer) = *source else { return None };
-    let span = function.expressions.get_span(pointer);
     let variable = loop {
         match function.expressions[pointer] {
             Expression::Access { base, .. } | Expression::AccessIndex { base, .. } => pointer = base,
@@ -226,14 +224,13 @@ fn refused_store(module: &Module, error: &ValidationError) -> Option<(String, Sp
         }
     };
     let name = variable.name.as_deref()?;
-    let reason = match variable.space {
+    match variable.space {
         AddressSpace::Storage { .. } => {
-            format!("`{name}` is var<storage, read>: what is written is var<storage, read_write>")
+            Some(format!("`{name}` is var<storage, read>: what is written is var<storage, read_write>"))
         }
-        AddressSpace::Uniform => format!("`{name}` is var<uniform>, which can't be written"),
-        _ => return None,
-    };
-    Some((reason, span))
+        AddressSpace::Uniform => Some(format!("`{name}` is var<uniform>, which can't be written")),
+        _ => None,
+    }
 }
 
 fn parse_error(text: &str, error: &naga::front::wgsl::ParseError) -> Diagnostic {
