@@ -49,7 +49,7 @@ fn complete(bytes: Vec<u8>, from: &str, info: Option<&ParamsInfo>) -> Result<Vec
 
 /// The type of a field's numbers.
 fn scalar(field: &ParamField) -> Result<DType, String> {
-    // That of a vector's elements is in its brackets.
+    // The type of a vector's elements is in its brackets.
     dtype(field.ty.trim_end_matches('>').rsplit(['<', ' ']).next().unwrap_or_default())
 }
 
