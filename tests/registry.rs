@@ -55,6 +55,7 @@ fn an_unknown_name_tells_the_known_ones() {
     for name in ["three", "three:0", "", ":", "One", "one two"] {
         let expected = BackendError::UnknownBackend {
             name: name.to_owned(),
+            variable: None,
             known: vec!["one".to_owned(), "two".to_owned()],
         };
         assert_eq!(registry.create(name).unwrap_err(), expected);

@@ -1,5 +1,6 @@
 """Tests of wgsl_backend on whatever device there is: `python3 -m unittest discover examples/python`."""
 
+import array
 import json
 import os
 import pathlib
@@ -92,8 +93,35 @@ class WGSLBackendTest(unittest.TestCase):
         wrong = right[:500] + [-1.0] + right[501:]
         result = self.axpy(self.backend.profile_kernel, expected={1: wrong}, **counts)
         self.assertFalse(result["ok"])
+        self.assertEqual(result["error"]["kind"], "mismatch")
+        self.assertIn("buffer 1: 1 of 1000 elements are wrong", result["error"]["reason"])
+        self.assertIn("median", result)
         comparison = result["comparisons"][0]
-        self.assertEqual((comparison["wrong"], comparison["worst_index"]), (1, 500))
+        self.assertEqual((comparison["index"], comparison["wrong"], comparison["worst_index"]), (1, 1, 500))
+
+    def test_a_run_with_wrong_results_has_its_outputs(self):
+        result = self.axpy(self.backend.run_kernel, n=4, expected={1: [0.0] * 4})
+        self.assertEqual((result["ok"], result["error"]["kind"]), (False, "mismatch"))
+        self.assertEqual(struct.unpack("=4f", result["outputs"][1]), (1.0, 1.5, 2.0, 2.5))
+
+    def test_a_reference_is_whole(self):
+        for short in ([], [1.0] * 3, [1.0] * 5):
+            result = self.axpy(self.backend.run_kernel, n=4, expected={1: short})
+            self.assertEqual((result["ok"], result["error"]["kind"]), (False, "usage"))
+            self.assertIn("buffer 1 has 16", result["error"]["reason"])
+
+    def test_numbers_of_another_type(self):
+        for wrong in (array.array("d", [0.0] * 4), array.array("d", [0.0] * 2), array.array("i", [0] * 4)):
+            with self.assertRaisesRegex(ValueError, "elements of f32 were given as"):
+                self.axpy(self.backend.run_kernel, n=4, expected={1: wrong})
+        right = array.array("f", [1.0, 1.5, 2.0, 2.5])
+        for same in (right, right.tobytes(), memoryview(right)):
+            self.assertTrue(self.axpy(self.backend.run_kernel, n=4, expected={1: same})["ok"])
+
+    def test_barriers_that_some_may_not_reach(self):
+        code = AXPY.replace("if id.x <", "if id.y == 0u { workgroupBarrier(); }\n    if id.x <")
+        self.assertFalse(self.backend.validate_kernel(code)[0])
+        self.assertTrue(self.backend.validate_kernel(code, allow_non_uniform=True)[0])
 
     def test_what_is_wrong_is_told(self):
         result = self.backend.profile_kernel("fn", [], grid=(1,))
@@ -101,6 +129,9 @@ class WGSLBackendTest(unittest.TestCase):
         result = self.backend.profile_kernel(AXPY, [Buffer("f32", (4,))], params={"n": 4, "alpha": 1}, grid=(1,))
         self.assertEqual(result["error"]["kind"], "usage")
         self.assertIn("y (read_write array<f32>)", result["error"]["reason"])
+        # What the command line itself refuses.
+        result = self.axpy(self.backend.run_kernel, grid=(0,))
+        self.assertEqual((result["ok"], result["error"]["kind"]), (False, "usage"))
 
     def test_an_endless_kernel_ends(self):
         # Hanging a GPU on purpose isn't for a test.

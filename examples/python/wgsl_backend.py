@@ -2,7 +2,7 @@
 
 It has no dependencies. The work is done by the command `kernel-lab` of this repository
 (`cargo build --release --package kernel-lab`), which is found through the environment variable KERNEL_LAB, on the PATH,
-or in target/.
+or in target/ of the repository that this file lies in.
 
     backend = WGSLBackend()
     specs = backend.get_device_specs()
@@ -13,7 +13,7 @@ or in target/.
         params={"n": 1024},
         threads=(1024,),
     )
-    print(result["median"], "seconds")
+    print(result["median"] if result["ok"] else result["error"]["reason"])
 """
 
 import array
@@ -28,9 +28,19 @@ from dataclasses import dataclass
 
 _TYPE_CODES = {"f32": "f", "i32": "i", "u32": "I"}
 
+# Of the struct module, as buffers have them: "l" has 4 bytes where the system's long has.
+_LONG = array.array("l").itemsize == 4
+_FORMATS = {
+    "f32": ("f",),
+    "f16": ("e",),
+    "i32": ("i", "l") if _LONG else ("i",),
+    "u32": ("I", "L") if _LONG else ("I",),
+}
+
 
 class KernelLabError(RuntimeError):
-    """The command can't be found, it says something that isn't JSON, or there is no such device."""
+    """The command can't be found, it says something that isn't JSON, there is no such device, or `validate_kernel` was
+    called with arguments that the command can't use."""
 
 
 @dataclass
@@ -38,8 +48,8 @@ class Buffer:
     """A buffer of a launch.
 
     `dtype` is "f32", "f16", "i32" or "u32". `content` is "zeros", "ones", "iota", "random", "normal", a number for all
-    elements, or the elements: bytes in the machine's order, anything with a buffer such as a NumPy array, or a sequence
-    of numbers (not of f16).
+    elements, or the elements: bytes in the machine's order, anything with a buffer of this type, such as a NumPy array
+    (`x.astype(numpy.float32)`; its default is float64), or a sequence of numbers (not of f16).
     """
 
     dtype: str
@@ -69,13 +79,14 @@ class WGSLBackend:
             raise KernelLabError(specs["error"]["reason"])
         return specs
 
-    def validate_kernel(self, code, entry_point=None, constants=None) -> tuple:
+    def validate_kernel(self, code, entry_point=None, constants=None, allow_non_uniform=False) -> tuple:
         """Compiles a kernel for the device: whether it is right, and the bindings or what is wrong with the line.
 
-        A kernel over which the driver crashes or takes longer than the timeout is wrong too. Raises KernelLabError
-        where there is no such device: that isn't the kernel's fault."""
+        A kernel over which the driver crashes or takes longer than the timeout is wrong too. `allow_non_uniform` takes
+        barriers that some invocations may not reach. Raises KernelLabError where there is no such device, and for
+        arguments that the command can't use: that isn't the kernel's fault."""
         arguments = ["validate", "-", "--device", self.device, "--timeout", str(self.timeout)]
-        result = self._run([*arguments, *_kernel_arguments(entry_point, constants)], code)
+        result = self._run([*arguments, *_kernel_arguments(entry_point, constants, allow_non_uniform)], code)
         if not result["ok"]:
             error = result["error"]
             if error["kind"] in ("no_device", "usage"):
@@ -85,22 +96,27 @@ class WGSLBackend:
         return True, f"`{result['entry_point']}` is right; bindings: {bindings}"
 
     def run_kernel(self, code, bindings, **launch) -> dict:
-        """Launches a kernel once. The result's "outputs" are the bytes of each written or `output` binding, by index;
-        the other arguments are those of `profile_kernel`, without its counts."""
+        """Launches a kernel once. The result's "outputs" are the bytes of each `output` buffer, by its index in
+        `bindings`, and "seconds" the time of this one launch, which is no measurement; the other arguments are those of
+        `profile_kernel`, without its counts."""
         return self._launch("run", code, bindings, **launch)
 
-    def profile_kernel(self, code, bindings, bytes=None, flops=None, warm_up=0.3, samples=50, **launch) -> dict:
+    def profile_kernel(
+        self, code, bindings, bytes=None, flops=None, warm_up=0.3, samples=50, max_time=5.0, **launch
+    ) -> dict:
         """Measures a launch.
 
         `bindings` are Buffers in the kernel's order, by group and binding. The launch takes `params` (a dict by field
-        name, or bytes), `grid` in workgroups or `threads` in invocations, `expected` (the elements that bindings should
-        hold after the first launch, by index, within `atol + rtol * |expected|`), `entry_point` and `constants`.
-        `bytes` and `flops` are counts of a launch, for "gb_per_s" and "gflop_per_s".
+        name, or bytes), `grid` in workgroups or `threads` in invocations, `expected` (all elements of buffers after the
+        first launch, by index in `bindings`, within `atol + rtol * |expected|`), `entry_point`, `constants` and
+        `allow_non_uniform`. `bytes` and `flops` are counts of a launch, for "gb_per_s" and "gflop_per_s". `warm_up` and
+        `max_time`, of which the first isn't measured, are seconds.
 
-        The result has "ok"; without errors "median", "p10" and "p90" in seconds, "clock" ("device" or "host"),
-        "comparisons" and "kernel"; else "error" with its "kind" and "reason", and for a wrong kernel its "line",
-        "column" and a "text" with the source line."""
-        options = ["--warm-up", str(warm_up), "--samples", str(samples)]
+        The result has "ok", and where that is false an "error" with its "kind" and "reason". A kernel that is refused
+        also has the "line", the "column" and a "text" with the source line there. One that runs has "median", "p10" and
+        "p90" in seconds, "clock" ("device" or "host"), "comparisons" and "kernel", also where the error's kind is
+        "mismatch": results were wrong, so that its times mean nothing."""
+        options = ["--warm-up", str(warm_up), "--samples", str(samples), "--max-time", str(max_time)]
         for name, count in (("--bytes", bytes), ("--flops", flops)):
             options += [] if count is None else [name, str(count)]
         return self._launch("profile", code, bindings, options, **launch)
@@ -119,12 +135,13 @@ class WGSLBackend:
         rtol=1e-3,
         entry_point=None,
         constants=None,
+        allow_non_uniform=False,
         seed=0,
     ):
         with tempfile.TemporaryDirectory(prefix="wgsl-") as folder:
             folder = pathlib.Path(folder)
             arguments = [what, "-", "--device", self.device, "--timeout", str(self.timeout), "--seed", str(seed)]
-            arguments += [*_kernel_arguments(entry_point, constants), *options]
+            arguments += [*_kernel_arguments(entry_point, constants, allow_non_uniform), *options]
             saved = {}
             for index, buffer in enumerate(bindings):
                 arguments += ["--bind", _spec(buffer, folder / f"{index}.in")]
@@ -143,7 +160,8 @@ class WGSLBackend:
             for name, sizes in (("--grid", grid), ("--threads", threads)):
                 arguments += [] if sizes is None else [name, ",".join(str(size) for size in sizes)]
             result = self._run(arguments, code)
-            if what == "run" and "error" not in result:
+            # A mismatch is an error of a kernel that ran.
+            if what == "run" and "outputs" in result:
                 result["outputs"] = {index: path.read_bytes() for index, path in saved.items()}
             return result
 
@@ -177,11 +195,15 @@ def _find_command():
         for name in ("kernel-lab", "kernel-lab.exe"):
             if (target / profile / name).is_file():
                 return target / profile / name
-    raise KernelLabError("there is no kernel-lab: cargo build --release --package kernel-lab")
+    raise KernelLabError(
+        "there is no kernel-lab: build it by `cargo build --release --package kernel-lab`, and set KERNEL_LAB to the "
+        "program or put it on the PATH"
+    )
 
 
-def _kernel_arguments(entry_point, constants):
+def _kernel_arguments(entry_point, constants, allow_non_uniform):
     arguments = [] if entry_point is None else ["--entry", entry_point]
+    arguments += ["--allow-non-uniform"] if allow_non_uniform else []
     for name, value in (constants or {}).items():
         arguments += ["--const", f"{name}={float(value)}"]
     return arguments
@@ -203,7 +225,11 @@ def _elements(content, dtype):
         if dtype not in _TYPE_CODES:
             raise ValueError(f"elements of {dtype} have to be given as bytes")
         return array.array(_TYPE_CODES[dtype], content).tobytes()
-    return memoryview(content).tobytes()
+    view = memoryview(content)
+    # Bytes may hold any type; numbers of another one would be taken for their bits.
+    if view.format not in ("B", "b", "c") and view.format.lstrip("@=<") not in _FORMATS[dtype]:
+        raise ValueError(f"elements of {dtype} were given as {view.format!r} of {view.itemsize} bytes: convert them first")
+    return view.tobytes()
 
 
 def _number(value):

@@ -31,7 +31,18 @@ fn all() -> Vec<Wrong> {
             format!("@group(0) @binding(0) var<storage, read> x: array<u32>;\n{MAIN} {{\nx[0] = 1u;\n}}"),
             Wgsl,
             3,
-            "",
+            "`x` is var<storage, read>: what is written is var<storage, read_write>",
+        ),
+        (
+            "a store to parameters in a function",
+            format!(
+                "{OUT}@group(0) @binding(1) var<uniform> p: vec2<u32>;\nfn f() {{\np.y = 1u; }}\n\
+                 {MAIN} {{ f(); out[0] = p.x; }}"
+            ),
+            Wgsl,
+            // naga tells where the function is.
+            3,
+            "`p` is var<uniform>, which can't be written",
         ),
         (
             "a recursion",
@@ -294,6 +305,21 @@ pub(super) fn without_a_device() -> Result<(), Failed> {
     match report("c") {
         Ok(_) => failures.push("an entry point that isn't there".to_owned()),
         Err(said) => failures.extend(check("another entry point", &said, EntryPoint, 0, "`a`, `b`").err()),
+    }
+    let sized = format!(
+        "{OUT}override SIZE: u32 = 4;\n@id(7) override SCALE: f32 = 1;\n{MAIN} {{ out[0] = SIZE + u32(SCALE); }}"
+    );
+    for (constant, value, line, part) in [
+        ("SIZ", 1.0, 0, "there is no constant `SIZ`, but SIZE: u32, 7: f32"),
+        ("SCALE", 1.0, 0, "there is no constant `SCALE`, but SIZE: u32, 7: f32"),
+        ("SIZE", -1.0, 2, "`SIZE` is u32, into which -1 doesn't fit"),
+        ("7", f64::NAN, 3, "`7` is f32, into which NaN doesn't fit"),
+    ] {
+        let desc = KernelDesc::new("sized", &*sized).with_constant(constant, value);
+        match validate_kernel(&desc, &KernelLimits::default()) {
+            Ok(_) => failures.push(format!("{constant} = {value}")),
+            Err(said) => failures.extend(check(constant, &said, Constant, line, part).err()),
+        }
     }
     let number = OUT.replace("binding(0)", "binding(9999)") + MAIN + "{ out[0] = 1u; }";
     match validate(&number) {

@@ -61,11 +61,15 @@ type Lower = fn(&mut wgpu::Limits);
 
 /// Devices with limits below what kernels need, which the driver would refuse when they run.
 pub(crate) fn from_wgpu_with_low_limits(tested: &BackendUnderTest) -> Result<(), String> {
-    let lowered: [(&str, Lower); 4] = [
+    let lowered: [(&str, Lower); 6] = [
         ("workgroups_per_dimension", |limits| limits.max_compute_workgroups_per_dimension = 100),
         ("invocations_per_workgroup", |limits| limits.max_compute_invocations_per_workgroup = 128),
         ("workgroup_storage_size", |limits| limits.max_compute_workgroup_storage_size = 8192),
         ("storage_buffers_per_shader_stage", |limits| limits.max_storage_buffers_per_shader_stage = 4),
+        ("buffer_size", |limits| {
+            (limits.max_buffer_size, limits.max_storage_buffer_binding_size) = (4096, 4096);
+        }),
+        ("storage_buffer_binding_size", |limits| limits.max_storage_buffer_binding_size = 4096),
     ];
     for (name, lower) in lowered {
         let (instance, adapter, device, queue) = opened::open(tested, |adapter| {

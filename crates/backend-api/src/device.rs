@@ -59,8 +59,12 @@ pub struct Capabilities {
     pub subgroup_size: Option<(u32, u32)>,
     /// Whether tensor cores are used for f16 products.
     pub cooperative_matrix: bool,
-    /// Bytes of the largest allocation.
+    /// Bytes that one handle can name at most. It says nothing of how much memory there is: that is told by
+    /// [`OutOfMemory`](crate::BackendError::OutOfMemory), and where the driver tells by `WebGpuBackend::device_specs`.
     pub max_alloc_bytes: usize,
+    /// Bytes of an operand that one launch of a kernel reaches. Calls with larger operands are made in parts; what
+    /// can't be divided, such as a single row, is [`Limit`](crate::BackendError::Limit) beyond it.
+    pub max_binding_bytes: usize,
     /// Whether device time can be measured.
     pub timestamps: bool,
     /// Whether blocking calls work; false on a browser's main thread.
@@ -76,6 +80,7 @@ impl Capabilities {
             subgroup_size: None,
             cooperative_matrix: false,
             max_alloc_bytes: isize::MAX as usize,
+            max_binding_bytes: isize::MAX as usize,
             timestamps: false,
             blocking: true,
         }

@@ -117,11 +117,11 @@ pub enum BackendError {
         in_use: usize,
     },
     /// A kernel could not be built.
-    #[error("kernel {name} ({variant}) failed to build")]
+    #[error("kernel {name}{} failed to build", in_brackets(variant))]
     Kernel {
         /// The kernel's file in shaders/, without the extension; of a caller's own kernel, its name.
         name: String,
-        /// Its specialisation, such as `f16`; of a caller's own kernel, its entry point.
+        /// Its specialisation, such as `f16`; of a caller's own kernel, the entry point if one was chosen.
         variant: String,
         /// What the compiler said.
         source: Diagnostic,
@@ -142,10 +142,12 @@ pub enum BackendError {
         tried: Vec<String>,
     },
     /// No backend of that name is registered.
-    #[error("no backend is called {name:?} (known: {})", known.join(", "))]
+    #[error("no backend is called {name:?}{} (known: {})", named_by(*variable), known.join(", "))]
     UnknownBackend {
         /// The name asked for.
         name: String,
+        /// The environment variable that asked for it, if it was one.
+        variable: Option<&'static str>,
         /// The registered names.
         known: Vec<String>,
     },
@@ -191,6 +193,16 @@ pub enum BackendError {
         /// The called method.
         op: &'static str,
     },
+}
+
+/// A variant for a text, where there is one.
+fn in_brackets(variant: &str) -> String {
+    if variant.is_empty() { String::new() } else { format!(" ({variant})") }
+}
+
+/// Who asked for a backend, where it was the environment.
+pub(crate) fn named_by(variable: Option<&str>) -> String {
+    variable.map_or_else(String::new, |name| format!(", which the environment variable {name} asks for"))
 }
 
 macro_rules! kinds {

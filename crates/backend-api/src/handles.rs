@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use slotmap::{DefaultKey, Key, KeyData, SlotMap};
 
+use crate::handle_code::{decode_handle, encode_handle};
 use crate::operand::Region;
 use crate::{BackendError, BackendResult, checked_add};
 
@@ -35,22 +36,24 @@ impl<B> Slice<B> {
 
 /// The live handles of one opened backend, each a [`Slice`] of an allocation.
 ///
-/// A handle is a slotmap key with its generation, so a freed handle is told from a live one at once. Its
-/// upper 40 bits are mixed with a number that differs from table to table, so that a handle of one table is
-/// none of another: after a device is lost and opened again, the handles from before are invalid.
+/// A handle comes from a slotmap key with its generation, so a freed handle is told from a live one at once.
+/// The key's upper 40 bits are mixed with a number that differs from table to table, so that a handle of one
+/// table is none of another: after a device is lost and opened again, the handles from before are invalid.
+/// [`encode_handle`] moves what comes of that far apart, so that a handle plus an offset, as of a pointer, is
+/// invalid too.
 #[derive(Debug)]
 pub struct HandleTable<B> {
     slots: SlotMap<DefaultKey, Slice<B>>,
     salt: u64,
 }
 
-/// Bits of a handle that hold the slot's index and are not mixed.
+/// Bits of a key that hold the slot's index and are not mixed.
 const INDEX_BITS: u32 = 24;
 
 /// Slots are counted from 1, so that the index of the last one fits.
 const MAX_HANDLES: usize = (1 << INDEX_BITS) - 2;
 
-/// The bit of a handle that is set in those of graphs and in no other.
+/// The bit of a mixed key that is set in those of graphs and in no other.
 const GRAPH_BIT: u64 = 1 << INDEX_BITS;
 
 impl<B> Default for HandleTable<B> {
@@ -80,7 +83,7 @@ impl<B> HandleTable<B> {
         if live >= max {
             return Err(BackendError::Limit { op, what: "live handles", requested: live + 1, max });
         }
-        Ok(self.slots.insert(slice).data().as_ffi() ^ self.salt)
+        Ok(encode_handle(self.slots.insert(slice).data().as_ffi() ^ self.salt))
     }
 
     /// What a handle names, if it is live.
@@ -137,7 +140,7 @@ impl<B> HandleTable<B> {
 
     /// The key behind a handle; the null key for a number that no key has.
     fn key(&self, ptr: u64) -> DefaultKey {
-        let value = ptr ^ self.salt;
+        let value = decode_handle(ptr) ^ self.salt;
         let key = KeyData::from_ffi(value);
         // Every number makes a key, but not every number comes from one.
         if key.as_ffi() == value { key.into() } else { DefaultKey::null() }
@@ -181,6 +184,33 @@ mod tests {
         assert!(table.get(ptr).is_some());
     }
 
+    /// Slots are reused, so that generations differ.
+    #[test]
+    fn a_handle_plus_an_offset_is_none() {
+        const OFFSET: u64 = 1 << 20;
+        let mut table = HandleTable::default();
+        let mut live: Vec<u64> = (0..5000).map(|_| table.insert("alloc", slice(8)).unwrap()).collect();
+        for round in 0..20 {
+            for handle in live.iter_mut().skip(round).step_by(round + 2) {
+                table.remove("free", "ptr", *handle).unwrap();
+                *handle = table.insert("alloc", slice(8)).unwrap();
+            }
+        }
+        // No live handle lies so near to another, up to the two ends, which are neighbours too.
+        live.sort_unstable();
+        let next = live.iter().skip(1).chain(live.first());
+        for (&low, &high) in live.iter().zip(next) {
+            assert!(high.wrapping_sub(low) > OFFSET, "{low:#x}, {high:#x}");
+        }
+        for offset in (1..=64).chain((64..=OFFSET).step_by(4093)) {
+            for &handle in live.iter().step_by(250) {
+                for near in [handle.wrapping_add(offset), handle.wrapping_sub(offset)] {
+                    assert!(table.lookup("unary", "input", near).is_err(), "{handle:#x} ± {offset}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_view_keeps_its_allocation_and_stays_inside() {
         let mut table = HandleTable::default();
@@ -201,7 +231,8 @@ mod tests {
             let memory = memory.insert("alloc", slice(8)).unwrap();
             let [graph, other] = [&mut graphs, &mut HandleTable::of_graphs()]
                 .map(|table| table.insert("capture", slice(0)).unwrap());
-            assert_eq!((memory & GRAPH_BIT, graph & GRAPH_BIT), (0, GRAPH_BIT));
+            let bit = |handle| decode_handle(handle) & GRAPH_BIT;
+            assert_eq!((bit(memory), bit(graph)), (0, GRAPH_BIT));
             assert_ne!(graph, other, "of another table");
         }
     }
@@ -254,10 +285,10 @@ mod tests {
     fn tables_differ_in_the_bits_above_the_index() {
         assert_eq!(MAX_HANDLES, 16_777_214);
         let first = |_| HandleTable::default().insert("alloc", slice(8)).unwrap();
-        let handles: Vec<u64> = (0..200).map(first).collect();
-        assert!(handles.iter().all(|handle| handle & 0xff_ffff == 1), "the index of the first slot is 1");
+        let keys: Vec<u64> = (0..200).map(first).map(decode_handle).collect();
+        assert!(keys.iter().all(|key| key & 0xff_ffff == 1), "the index of the first slot is 1");
         // Generations count from bit 32 on, so what lies below them must differ for most pairs of tables.
-        let distinct = |bits: u64| handles.iter().map(|handle| handle & bits).collect::<HashSet<_>>().len();
+        let distinct = |bits: u64| keys.iter().map(|key| key & bits).collect::<HashSet<_>>().len();
         assert_eq!(distinct(u64::MAX), 200);
         assert!(distinct(0xff00_0000) > 50, "{}", distinct(0xff00_0000));
     }

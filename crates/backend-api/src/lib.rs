@@ -1,8 +1,8 @@
 //! The contract of a compute backend for ML runtimes.
 //!
-//! A runtime holds a [`Box<dyn ComputeBackend>`](ComputeBackend), allocates device memory as opaque `u64`
-//! handles and calls BLAS- and DNN-like operations on them. Which backend it holds is chosen by name through
-//! a [`Registry`]: `"webgpu"`, `"webgpu:1"`, `"cpu"`, `"auto"`.
+//! A runtime holds a [`dyn ComputeBackend`](ComputeBackend) in an `Arc` (a registry gives a `Box`, which becomes
+//! one), allocates device memory as opaque `u64` handles and calls BLAS- and DNN-like operations on them. Which
+//! backend it holds is chosen by name through a [`Registry`]: `"webgpu"`, `"webgpu:1"`, `"cpu"`, `"auto"`.
 //!
 //! * [`ComputeBackend`]: the operations. Fifteen of them are positional, in the manner of BLAS; the others
 //!   take one descriptor from [`desc`].
@@ -30,6 +30,7 @@ mod dtype;
 mod error;
 mod forward;
 mod graphs;
+mod handle_code;
 mod handles;
 pub mod kv;
 mod maybe_send;

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use crate::error::named_by;
 use crate::{BackendError, BackendFuture, BackendResult, ComputeBackend, DeviceInfo, MaybeSend, MaybeSync};
 
 /// The environment variable that overrides `"auto"` and every [`BackendPreference`], with a name as
@@ -112,7 +113,7 @@ impl Registry {
         self.factories.iter().flat_map(|factory| factory.devices()).collect()
     }
 
-    /// Opens the backend called `name`.
+    /// Opens the backend called `name`. For `"auto"`, the environment variable [`OVERRIDE_VARIABLE`] may name another.
     ///
     /// # Errors
     /// [`UnknownBackend`](BackendError::UnknownBackend), [`NoAdapter`](BackendError::NoAdapter), and what
@@ -146,7 +147,7 @@ impl Registry {
         }
     }
 
-    /// [`select`](Self::select) that waits without blocking.
+    /// [`select`](Self::select) that waits without blocking. It doesn't look at the environment, which pages lack.
     ///
     /// # Errors
     /// As [`create`](Self::create).
@@ -172,7 +173,18 @@ impl Registry {
         if name == "auto" {
             return self.select_best(self.available());
         }
-        self.open(name, format!("the environment variable {OVERRIDE_VARIABLE} names {name:?}"))
+        let opened = self.open(name, format!("the environment variable {OVERRIDE_VARIABLE} names {name:?}"));
+        // Who has the variable in a profile may have asked for something else.
+        opened.map_err(|error| match error {
+            BackendError::UnknownBackend { name, known, .. } => {
+                BackendError::UnknownBackend { name, variable: Some(OVERRIDE_VARIABLE), known }
+            }
+            BackendError::NoAdapter { mut tried } => {
+                tried.insert(0, format!("{name:?}{}", named_by(Some(OVERRIDE_VARIABLE))));
+                BackendError::NoAdapter { tried }
+            }
+            other => other,
+        })
     }
 
     fn select_best(&self, devices: Vec<DeviceInfo>) -> BackendResult<Selection> {
@@ -204,6 +216,7 @@ impl Registry {
             Some(factory) => Ok((factory.as_ref(), selector)),
             None => Err(BackendError::UnknownBackend {
                 name: name.to_owned(),
+                variable: None,
                 known: self.factories.iter().map(|factory| factory.name().to_owned()).collect(),
             }),
         }

@@ -151,6 +151,14 @@ fn selection_follows_names_ranks_and_the_environment() {
 fn in_a_process_of_its_own() {
     if let Ok(expected) = std::env::var("EXPECTED_CHOICES") {
         assert_eq!(choices().join(" "), expected);
+        if expected.starts_with("Unknown") {
+            let said = registry().create("auto").unwrap_err().to_string();
+            assert!(
+                said.contains("\"tpu\", which the environment variable COMPUTE_BACKEND asks for"),
+                "{said}"
+            );
+            assert!(!registry().create("tpu").unwrap_err().to_string().contains("COMPUTE_BACKEND"));
+        }
     }
 }
 
@@ -174,7 +182,10 @@ fn a_choice_says_what_it_passed_over() {
     assert_eq!(auto.reason, "the best device for \"auto\"; before a:2 (A:2, Other); before a:0 (A:0, Cpu)");
     assert_eq!(now(registry.select_async("a:2")).unwrap().device.selector, "a:2");
     let missing = now(registry.select_async("b:1")).unwrap_err();
-    assert_eq!(missing, BackendError::UnknownBackend { name: "b:1".into(), known: vec!["a".into()] });
+    assert_eq!(
+        missing,
+        BackendError::UnknownBackend { name: "b:1".into(), variable: None, known: vec!["a".into()] }
+    );
     registry.register(Factory("a", vec![DeviceKind::Cpu, DeviceKind::DiscreteGpu], 2));
     let BackendError::NoAdapter { tried } = now(registry.select_async("auto")).unwrap_err() else {
         panic!("another error");

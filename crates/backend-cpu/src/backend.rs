@@ -132,6 +132,7 @@ impl ComputeBackend for CpuBackend {
         self.memory("capabilities")?;
         let mut capabilities = Capabilities::host();
         capabilities.max_alloc_bytes = MAX_ALLOC_BYTES;
+        capabilities.max_binding_bytes = MAX_ALLOC_BYTES;
         Ok(capabilities)
     }
 

@@ -21,6 +21,11 @@ impl Graph {
     ) -> BackendResult<Self> {
         let checker = CpuBackend::over(memory.for_checks());
         let calls = Calls::record(&checker, record)?;
+        if calls.is_empty() {
+            tracing::warn!(
+                "a graph with nothing to run: only calls on the backend that is handed over are captured"
+            );
+        }
         Ok(Self { calls, backend: checker.map_memory(Memory::for_replays) })
     }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use backend_api::support::{Operand, Region, checked_add};
+use backend_api::support::{Operand, Region, checked_add, decode_handle, encode_handle};
 use backend_api::{BackendError, BackendResult, MemoryStats};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use slotmap::{Key, KeyData, SlotMap, new_key_type};
@@ -276,7 +276,7 @@ impl Table {
             allocation.users += 1;
         }
         // The lower half of a key is a slot's number, which is never 0.
-        self.handles.insert(handle).data().as_ffi() ^ self.salt
+        encode_handle(self.handles.insert(handle).data().as_ffi() ^ self.salt)
     }
 
     /// Takes a handle's part in its allocation back; the allocation, if that was the last.
@@ -293,7 +293,7 @@ impl Table {
 
     /// The key behind a handle; the null key for a number that no key has.
     fn key(&self, ptr: u64) -> HandleKey {
-        let value = ptr ^ self.salt;
+        let value = decode_handle(ptr) ^ self.salt;
         let key = KeyData::from_ffi(value);
         // Every number makes a key, but not every number comes from one.
         if key.as_ffi() == value { key.into() } else { HandleKey::null() }

@@ -273,6 +273,7 @@ impl ComputeBackend for VerifyBackend {
         let (mut first, second) = (self.first.capabilities()?, self.second.capabilities()?);
         first.f16 &= second.f16;
         first.max_alloc_bytes = first.max_alloc_bytes.min(second.max_alloc_bytes);
+        first.max_binding_bytes = first.max_binding_bytes.min(second.max_binding_bytes);
         Ok(first)
     }
 

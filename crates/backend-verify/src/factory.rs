@@ -35,12 +35,16 @@ pub fn register(registry: &mut Registry) {
 fn names(selector: &str) -> BackendResult<[&str; 2]> {
     let (first, second) = selector.rsplit_once(',').unwrap_or((selector, DEFAULT_SECOND));
     let names = [first.trim(), second.trim()];
+    let wanted = "two backends by name are needed, as in \"verify:webgpu:0,cpu\"";
     // "auto" may mean what the environment names, which is this backend.
-    if names.iter().any(|name| name.is_empty() || *name == "auto") {
-        let wanted = "two backends by name are needed, as in \"verify:webgpu:0,cpu\"";
-        return Err(BackendError::NoAdapter { tried: vec![format!("{NAME}:{selector}: {wanted}")] });
-    }
-    Ok(names)
+    let wrong = if names.contains(&"auto") {
+        format!("\"auto\" names no backend here: {wanted}")
+    } else if names.contains(&"") {
+        wanted.to_owned()
+    } else {
+        return Ok(names);
+    };
+    Err(BackendError::NoAdapter { tried: vec![format!("\"{NAME}:{selector}\": {wrong}")] })
 }
 
 impl BackendFactory for VerifyFactory {
@@ -84,6 +88,8 @@ mod tests {
         for wrong in ["", ",cpu", "cpu,", "auto,cpu", "cpu,auto"] {
             assert_eq!(names(wrong).unwrap_err().kind(), ErrorKind::NoAdapter, "{wrong}");
         }
+        let said = names("auto,cpu").unwrap_err().to_string();
+        assert!(said.contains("\"verify:auto,cpu\": \"auto\" names no backend here"), "{said}");
     }
 
     #[test]

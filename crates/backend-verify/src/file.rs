@@ -9,7 +9,8 @@ use backend_api::support::{Access, Operand};
 use conformance::reference::Bytes;
 use safetensors::{Dtype, serialize_to_file, tensor::TensorView};
 
-/// The environment variable that names a directory for the operands of calls about which two backends disagree.
+/// The environment variable that names a directory for the operands of calls about which two backends disagree. It is
+/// made where there is none.
 ///
 /// Each becomes a file in the format safetensors: the tensors `before.ARG`, and of outputs `first.ARG` and
 /// `second.ARG`, as bytes from the handle's start on; in the metadata the call, the devices and what differs.
@@ -28,8 +29,10 @@ pub(crate) fn write(op: &str, operands: &[Operand], memory: &Memory<'_>, found: 
     };
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let path = PathBuf::from(directory).join(format!("{}-{number:04}-{op}.safetensors", std::process::id()));
-    match try_write(op, operands, memory, found, &path) {
+    let directory = PathBuf::from(directory);
+    let path = directory.join(format!("{}-{number:04}-{op}.safetensors", std::process::id()));
+    let made = std::fs::create_dir_all(&directory).map_err(safetensors::SafeTensorError::IoError);
+    match made.and_then(|()| try_write(op, operands, memory, found, &path)) {
         Ok(()) => found.file = Some(path),
         Err(error) => {
             tracing::warn!(%error, path = %path.display(), "the operands could not be written");

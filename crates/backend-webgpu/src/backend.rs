@@ -119,8 +119,8 @@ impl WebGpuBackend {
     ///
     /// # Errors
     /// [`OutOfMemory`](BackendError::OutOfMemory); [`Unsupported`](BackendError::Unsupported) where the device was
-    /// opened with fewer than 8 storage buffers in a shader or with lower limits of workgroups than
-    /// [`wgpu::Limits::downlevel_defaults`].
+    /// opened with fewer than 8 storage buffers in a shader, with buffers or bindings of less than 64 KiB, or with lower
+    /// limits of workgroups than [`wgpu::Limits::downlevel_defaults`].
     pub fn from_wgpu(
         instance: wgpu::Instance,
         adapter: wgpu::Adapter,

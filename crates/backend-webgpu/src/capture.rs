@@ -20,7 +20,13 @@ impl WebGpuBackend {
         // Nobody has to wait for `record` to have a turn at the device.
         let opened = self.context_async(op)?;
         record(&Self::over(opened.capturing(&capture)))?;
-        self.context(op)?.device().add_graph(op, &capture.take())
+        let commands = capture.take();
+        if commands.is_empty() {
+            tracing::warn!(
+                "a graph with nothing to run: only calls on the backend that is handed over are captured"
+            );
+        }
+        self.context(op)?.device().add_graph(op, &commands)
     }
 
     pub(crate) fn replay_graph(&self, graph: u64) -> BackendResult<()> {

@@ -96,6 +96,8 @@ impl ComputeBackend for WebGpuBackend {
         });
         capabilities.cooperative_matrix = gpu.cooperative_matrices;
         capabilities.max_alloc_bytes = call.device().memory.pool().max_alloc_bytes();
+        capabilities.max_binding_bytes =
+            usize::try_from(call.device().limits.max_bytes).unwrap_or(usize::MAX);
         capabilities.timestamps = features.contains(wgpu::Features::TIMESTAMP_QUERY);
         capabilities.blocking = cfg!(not(target_family = "wasm"));
         Ok(capabilities)

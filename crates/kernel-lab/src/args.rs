@@ -9,9 +9,9 @@ use crate::operand::Operand;
 
 /// Validates, runs and profiles WGSL kernels on any WebGPU device.
 ///
-/// Ends with 0 if all is well, 1 if the kernel is refused, 2 if the command line or a file can't be used, 3 if
-/// there is no such device or a launch fails, 4 after --timeout, 5 if an output isn't what --expect says.
-/// RUST_LOG sets what is logged to the standard error.
+/// Ends with 0 if all is well, 1 if the kernel is refused or its launch passes a limit, 2 if the command line, a
+/// file or a buffer can't be used, 3 if there is no such device or the device fails, 4 after --timeout, 5 if an
+/// output isn't what --expect says. RUST_LOG sets what is logged to the standard error.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub(crate) struct Args {
@@ -26,6 +26,9 @@ pub(crate) enum Command {
         /// The device: an index, a part of a name, an interface such as vulkan, or nothing for the best
         #[arg(long, default_value = "", value_name = "SELECTOR")]
         device: String,
+        /// Print the devices that there are, with their indices
+        #[arg(long)]
+        list: bool,
         #[command(flatten)]
         limit: TimeLimit,
         /// Print one JSON document
@@ -91,7 +94,7 @@ pub(crate) struct Launch {
     #[arg(long = "bind", value_name = "SPEC")]
     pub(crate) bindings: Vec<Operand>,
     /// The parameters: by name such as n=1024,alpha=0.5, numbers of a vector separated by semicolons; or in order
-    /// such as u32:1024,f32:0.5; or @FILE
+    /// such as u32:1024,f32:0.5, gaps between the fields included; or @FILE
     #[arg(long, default_value = "", value_name = "LIST", allow_hyphen_values = true)]
     pub(crate) params: String,
     /// Workgroups: X, X,Y or X,Y,Z
@@ -100,16 +103,17 @@ pub(crate) struct Launch {
     /// Invocations, from which the workgroups are computed: X, X,Y or X,Y,Z
     #[arg(long, value_name = "X,Y,Z", value_parser = grid)]
     pub(crate) threads: Option<[u32; 3]>,
-    /// What a binding should hold after one launch, as raw numbers; may be repeated
+    /// What a buffer holds after one launch, as raw numbers, all of them; INDEX counts --bind from 0; may be
+    /// repeated
     #[arg(long, value_name = "INDEX=FILE", value_parser = indexed)]
     pub(crate) expect: Vec<(usize, PathBuf)>,
     /// The largest absolute error of --expect
-    #[arg(long, default_value_t = 1e-5)]
+    #[arg(long, default_value_t = 1e-5, value_parser = bound, allow_negative_numbers = true)]
     pub(crate) atol: f64,
     /// The largest relative error of --expect
-    #[arg(long, default_value_t = 1e-3)]
+    #[arg(long, default_value_t = 1e-3, value_parser = bound, allow_negative_numbers = true)]
     pub(crate) rtol: f64,
-    /// Write what a binding holds after one launch, as raw numbers; may be repeated
+    /// Write what a buffer holds after one launch, as raw numbers; INDEX counts --bind from 0; may be repeated
     #[arg(long, value_name = "INDEX=FILE", value_parser = indexed)]
     pub(crate) save: Vec<(usize, PathBuf)>,
     /// Seed of random contents
@@ -129,7 +133,7 @@ pub(crate) struct Launch {
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct TimeLimit {
     /// End after so many seconds, whatever the device does
-    #[arg(long, default_value = "60", value_parser = seconds, value_name = "SECONDS")]
+    #[arg(long, default_value = "60", value_parser = seconds, value_name = "SECONDS", allow_negative_numbers = true)]
     pub(crate) timeout: Duration,
 }
 
@@ -137,13 +141,13 @@ pub(crate) struct TimeLimit {
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Options {
     /// Seconds that the kernel runs before it is measured
-    #[arg(long, default_value = "0.3", value_parser = seconds, value_name = "SECONDS")]
+    #[arg(long, default_value = "0.3", value_parser = seconds, value_name = "SECONDS", allow_negative_numbers = true)]
     pub(crate) warm_up: Duration,
     /// Samples, at most
     #[arg(long, default_value_t = 50)]
     pub(crate) samples: usize,
     /// Seconds of measuring, at most
-    #[arg(long, default_value = "5", value_parser = seconds, value_name = "SECONDS")]
+    #[arg(long, default_value = "5", value_parser = seconds, value_name = "SECONDS", allow_negative_numbers = true)]
     pub(crate) max_time: Duration,
     /// Bytes that a launch reads and writes, for GB/s
     #[arg(long)]
@@ -204,5 +208,10 @@ fn indexed(text: &str) -> Result<(usize, PathBuf), String> {
 
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
-    Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())
+    Duration::try_from_secs_f64(seconds).map_err(|_| "no time of 0 seconds or more".to_owned())
+}
+
+fn bound(text: &str) -> Result<f64, String> {
+    let bound: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+    if bound >= 0.0 { Ok(bound) } else { Err("no bound of 0 or more".to_owned()) }
 }

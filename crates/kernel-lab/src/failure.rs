@@ -3,7 +3,7 @@
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
-use backend_api::{BackendError, Diagnostic, SourcePlace};
+use backend_api::{BackendError, Diagnostic, DiagnosticKind, SourcePlace};
 use backend_webgpu::KernelDesc;
 use codespan_reporting::diagnostic::{Diagnostic as Shown, Label};
 use codespan_reporting::files::SimpleFile;
@@ -21,6 +21,9 @@ pub(crate) enum Failure {
     /// The kernel is wrong.
     #[error("{said}")]
     Refused { said: Box<Diagnostic>, desc: Box<KernelDesc> },
+    /// The launch passes a limit of the device.
+    #[error("{0}")]
+    Limit(String),
     /// The command line, or a file that it names, can't be used.
     #[error("{0:#}")]
     Usage(anyhow::Error),
@@ -50,26 +53,32 @@ impl Failure {
         }
     }
 
-    fn code(&self) -> u8 {
+    /// The exit code and the kind. What the caller can mend is told from what the device did.
+    fn code_and_kind(&self) -> (u8, &'static str) {
+        use BackendError::{
+            BufferTooSmall, Dtype, Limit, Misaligned, NoAdapter, Overflow, Overlap, Shape, Timeout,
+        };
         match self {
-            Self::Refused { .. } => 1,
-            Self::Usage(_) => 2,
-            Self::Device(BackendError::Timeout { .. }) | Self::Timeout(_) => 4,
-            Self::Device(_) | Self::Crash(_) => 3,
+            Self::Refused { said, .. } => (1, said.kind.name()),
+            Self::Limit(_) => (1, DiagnosticKind::Limit.name()),
+            Self::Usage(_) => (2, "usage"),
+            Self::Timeout(_) => (4, "timeout"),
+            Self::Crash(_) => (3, "device"),
+            Self::Device(error) => match error {
+                Limit { .. } => (1, DiagnosticKind::Limit.name()),
+                Shape { .. } | BufferTooSmall { .. } | Misaligned { .. } | Overlap { .. } => (2, "usage"),
+                Overflow { .. } | Dtype { .. } => (2, "usage"),
+                NoAdapter { .. } => (3, "no_device"),
+                Timeout { .. } => (4, "timeout"),
+                _ => (3, "device"),
+            },
         }
     }
 
     fn json(&self) -> Value {
         let error = match self {
             Self::Refused { said, .. } => diagnostic(said),
-            Self::Usage(_) => json!({ "kind": "usage", "reason": self.to_string() }),
-            Self::Device(BackendError::Timeout { .. }) | Self::Timeout(_) => {
-                json!({ "kind": "timeout", "reason": self.to_string() })
-            }
-            Self::Device(BackendError::NoAdapter { .. }) => {
-                json!({ "kind": "no_device", "reason": self.chain() })
-            }
-            Self::Device(_) | Self::Crash(_) => json!({ "kind": "device", "reason": self.chain() }),
+            _ => json!({ "kind": self.code_and_kind().1, "reason": self.chain() }),
         };
         json!({ "ok": false, "error": error })
     }
@@ -94,7 +103,7 @@ impl Failure {
         } else {
             eprintln!("kernel-lab: {}", self.chain());
         }
-        ExitCode::from(self.code())
+        ExitCode::from(self.code_and_kind().0)
     }
 }
 

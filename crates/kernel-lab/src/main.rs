@@ -1,7 +1,8 @@
 //! The command `kernel-lab`: WGSL kernels of one's own, validated, run and profiled.
 //!
-//! It ends with 0 if all is well, 1 if the kernel is refused, 2 if the command line or a file can't be used, 3 if
-//! there is no such device or a launch fails, 4 after `--timeout`, and 5 if an output isn't what was expected.
+//! It ends with 0 if all is well, 1 if the kernel is refused or its launch passes a limit, 2 if the command line, a
+//! file or a buffer can't be used, 3 if there is no such device or the device fails, 4 after `--timeout`, and 5 if an
+//! output isn't what was expected.
 
 mod args;
 mod failure;
@@ -14,7 +15,7 @@ mod work;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use backend_api::ComputeBackend as _;
+use backend_api::{ComputeBackend as _, DiagnosticKind, Registry};
 use backend_webgpu::{KernelDesc, KernelLimits, WebGpuBackend, validate_kernel};
 use clap::Parser as _;
 use serde_json::{Value, json};
@@ -25,8 +26,15 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use args::{Args, Command, Source};
 use failure::Failure;
 
+/// What a kernel may be refused for that a device would take.
+const WITHOUT_A_DEVICE: &str =
+    "checked against WebGPU's default limits and no features; with --device, against a device's";
+
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return wrong_command_line(&error),
+    };
     let logged = tracing_subscriber::fmt::layer().with_writer(io::stderr);
     tracing_subscriber::registry().with(logged).with(log_filter()).init();
     // What may hang or crash in a driver does so in a process of its own.
@@ -44,6 +52,19 @@ fn main() -> ExitCode {
     }
 }
 
+/// Tells what clap says, as JSON if that is asked for; the exit code.
+fn wrong_command_line(error: &clap::Error) -> ExitCode {
+    let as_json = std::env::args_os().any(|argument| argument == "--json");
+    if !error.use_stderr() || !as_json {
+        error.exit();
+    }
+    let text = error.to_string();
+    // Behind it come the usage and where to find more.
+    let reason = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
+    let reason: Vec<&str> = reason.split_whitespace().collect();
+    Failure::usage(reason.join(" ")).report(as_json)
+}
+
 /// What a command prints.
 #[derive(Debug)]
 struct Output {
@@ -54,6 +75,14 @@ struct Output {
 
 fn run(args: &Args) -> Result<Output, Failure> {
     match &args.command {
+        Command::Specs { list: true, .. } => {
+            let mut registry = Registry::new();
+            backend_webgpu::register(&mut registry);
+            let devices = registry.available();
+            let json =
+                json!({ "ok": true, "devices": devices.iter().map(report::device_json).collect::<Vec<_>>() });
+            Ok(Output { text: report::devices(&devices), json, code: ExitCode::SUCCESS })
+        }
         Command::Specs { device, .. } => {
             let specs = open(device)?.device_specs()?;
             let json = serde_json::to_value(&specs).map_err(|error| Failure::Usage(error.into()))?;
@@ -67,7 +96,10 @@ fn run(args: &Args) -> Result<Output, Failure> {
                     let kernel = backend.kernel(&desc).map_err(|error| Failure::of_kernel(error, &desc))?;
                     kernel.report().clone()
                 }
-                None => validate_kernel(&desc, &KernelLimits::default()).map_err(|said| {
+                None => validate_kernel(&desc, &KernelLimits::default()).map_err(|mut said| {
+                    if matches!(said.kind, DiagnosticKind::Limit | DiagnosticKind::Unsupported) {
+                        said.notes.push(WITHOUT_A_DEVICE.to_owned());
+                    }
                     Failure::Refused { said: Box::new(said), desc: Box::new(desc.clone()) }
                 })?,
             };

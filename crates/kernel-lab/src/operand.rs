@@ -80,6 +80,11 @@ impl Operand {
         self.shape.iter().product()
     }
 
+    /// The bytes of all elements.
+    pub(crate) fn byte_len(&self) -> usize {
+        self.elements() * self.dtype.size()
+    }
+
     /// The bytes that the buffer begins with. Random floating-point numbers are uniform in [-1, 1) or normal,
     /// random integers between 0, or for i32 -100, and 100.
     pub(crate) fn bytes(&self, seed: u64) -> Result<Vec<u8>, Failure> {
@@ -87,7 +92,7 @@ impl Operand {
         if let Content::File(path) = &self.content {
             let bytes = std::fs::read(path)
                 .map_err(|error| Failure::usage(format!("can't read {}: {error}", path.display())))?;
-            let need = count * self.dtype.size();
+            let need = self.byte_len();
             if bytes.len() != need {
                 let [path, have] = [path.display().to_string(), bytes.len().to_string()];
                 return Err(Failure::usage(format!(
@@ -97,7 +102,7 @@ impl Operand {
             }
             return Ok(bytes);
         }
-        let mut bytes = Vec::with_capacity(count * self.dtype.size());
+        let mut bytes = Vec::with_capacity(self.byte_len());
         let mut block = [0.0; 4];
         for index in 0..count {
             let number = match self.content {

@@ -1,17 +1,18 @@
 //! Parameters from the command line.
 
 use backend_api::DType;
-use backend_webgpu::ParamsInfo;
+use backend_webgpu::{ParamField, ParamsInfo};
 
 use crate::operand::{dtype, push};
 
-/// The bytes of a kernel's parameters: fields by name, or typed numbers in order, or a file.
+/// The bytes of a kernel's parameters, as many as it has: fields by name, or typed numbers in order, or a file.
 ///
 /// # Errors
 /// What is wrong with the text, or which field is missing.
 pub(crate) fn bytes(text: &str, info: Option<&ParamsInfo>) -> Result<Vec<u8>, String> {
     if let Some(path) = text.strip_prefix('@') {
-        return std::fs::read(path).map_err(|error| format!("can't read {path}: {error}"));
+        let bytes = std::fs::read(path).map_err(|error| format!("can't read {path}: {error}"))?;
+        return complete(bytes, path, info);
     }
     let items: Vec<&str> = text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
     if items.iter().any(|item| item.contains('=')) {
@@ -22,14 +23,34 @@ pub(crate) fn bytes(text: &str, info: Option<&ParamsInfo>) -> Result<Vec<u8>, St
     for item in items {
         let (dtype, number) =
             item.split_once(':').ok_or_else(|| format!("{item:?} is no NAME=VALUE or TYPE:VALUE"))?;
-        push(&mut bytes, self::dtype(dtype)?, checked(number, self::dtype(dtype)?)?);
+        let dtype = self::dtype(dtype)?;
+        let offset = bytes.len();
+        let covers = |field: &&ParamField| (field.offset..field.offset + field.bytes).contains(&offset);
+        // Between fields, and in those of other types, any number will do.
+        let field = info.and_then(|info| info.fields.iter().find(covers));
+        if let Some(field) = field.filter(|field| scalar(field).is_ok_and(|own| own != dtype)) {
+            return Err(format!("byte {offset} is {}: {}, --params gives {item}", field.name, field.ty));
+        }
+        push(&mut bytes, dtype, checked(number, dtype)?);
     }
-    if bytes.is_empty()
-        && let Some(info) = info
-    {
-        return Err(format!("the kernel has parameters: {}", fields(info)));
+    complete(bytes, "--params", info)
+}
+
+/// As many bytes as the kernel has parameters.
+fn complete(bytes: Vec<u8>, from: &str, info: Option<&ParamsInfo>) -> Result<Vec<u8>, String> {
+    let (have, need) = (bytes.len(), info.map_or(0, |info| info.bytes));
+    match info {
+        _ if have == need => Ok(bytes),
+        Some(info) if have == 0 => Err(format!("the kernel has parameters: {}", fields(info))),
+        Some(info) => Err(format!("{from} has {have} bytes, the parameters have {need}: {}", fields(info))),
+        None => Err("the kernel has no parameters".to_owned()),
     }
-    Ok(bytes)
+}
+
+/// The type of a field's numbers.
+fn scalar(field: &ParamField) -> Result<DType, String> {
+    // The type of a vector's elements is in its brackets.
+    dtype(field.ty.trim_end_matches('>').rsplit(['<', ' ']).next().unwrap_or_default())
 }
 
 fn named(items: &[&str], info: &ParamsInfo) -> Result<Vec<u8>, String> {
@@ -39,10 +60,11 @@ fn named(items: &[&str], info: &ParamsInfo) -> Result<Vec<u8>, String> {
         let (name, values) = item.split_once('=').ok_or_else(|| format!("{item:?} is no NAME=VALUE"))?;
         let field = info.fields.iter().find(|field| field.name == name);
         let field = field.ok_or_else(|| format!("there is no parameter {name:?}, but {}", fields(info)))?;
-        // The type of a vector's elements is in its brackets.
-        let ty = field.ty.trim_end_matches('>').rsplit(['<', ' ']).next().unwrap_or_default();
-        let dtype =
-            dtype(ty).map_err(|_| format!("{name} is {}, which --params can't give by name", field.ty))?;
+        let dtype = scalar(field)
+            .map_err(|_| format!("{name} is {}, which --params can't give by name", field.ty))?;
+        if !missing.contains(&name) {
+            return Err(format!("{name} is given twice"));
+        }
         let mut numbers = Vec::new();
         for value in values.split(';') {
             push(&mut numbers, dtype, checked(value, dtype)?);
@@ -104,10 +126,17 @@ mod tests {
             "u64:7",
             "n=1.5",
             "u32:x",
+            "f32:7,u32:0,f32:0.5,f32:-2,i32:-1,u32:0",
+            "u32:7,u32:0,f32:0.5,f32:-2,u32:1,u32:0",
+            "u32:7,u32:0,f32:0.5,f32:-2",
+            "n=7,n=8,scale=1;1,shift=0",
         ] {
             assert!(bytes(wrong).is_err(), "{wrong}");
         }
         assert_eq!(super::bytes("", None), Ok(vec![]));
         assert!(super::bytes("n=1", None).is_err());
+        assert!(super::bytes("u32:1", None).is_err());
+        assert_eq!(bytes("f32:7").unwrap_err(), "byte 0 is n: u32, --params gives f32:7");
+        assert_eq!(bytes("n=7,n=8").unwrap_err(), "n is given twice");
     }
 }

@@ -39,6 +39,19 @@ pub(crate) fn specs(specs: &DeviceSpecs) -> String {
     text
 }
 
+pub(crate) fn devices(devices: &[DeviceInfo]) -> String {
+    let mut text = String::new();
+    for DeviceInfo { selector, name, api, driver, kind } in devices {
+        _ = writeln!(text, "{selector:<12}{name} ({api}, {kind:?}; {driver})");
+    }
+    text
+}
+
+pub(crate) fn device_json(device: &DeviceInfo) -> Value {
+    let DeviceInfo { selector, name, api, driver, kind } = device;
+    json!({ "selector": selector, "name": name, "api": api, "driver": driver, "kind": format!("{kind:?}") })
+}
+
 pub(crate) fn kernel(report: &KernelReport) -> String {
     let [x, y, z] = report.workgroup_size;
     let mut text = format!("`{}` is right\n", report.entry_point);
@@ -49,7 +62,7 @@ pub(crate) fn kernel(report: &KernelReport) -> String {
         let least = binding.min_bytes;
         _ = writeln!(
             text,
-            "binding {index:<8}{name}: {access} {ty} (group {group}, binding {number}, {least} bytes or more)"
+            "buffer {index:<9}{name}: {access} {ty} (group {group}, binding {number}, {least} bytes or more)"
         );
     }
     if let Some(params) = &report.params {
@@ -99,7 +112,7 @@ pub(crate) fn kernel_json(report: &KernelReport) -> Value {
 /// The beginning of an output.
 pub(crate) fn output(index: usize, name: &str, operand: &Operand, numbers: &[f64]) -> String {
     let shape: Vec<String> = operand.shape.iter().map(ToString::to_string).collect();
-    let mut text = format!("binding {index}, {name}: {} {} =", operand.dtype, shape.join("×"));
+    let mut text = format!("buffer {index}, {name}: {} {} =", operand.dtype, shape.join("×"));
     for number in numbers {
         // As many digits as f32 has.
         _ = write!(text, " {}", *number as f32);
@@ -125,12 +138,18 @@ pub(crate) fn profile(info: &DeviceInfo, profile: &Profile) -> String {
     );
     _ = writeln!(text, "clock      {clock}");
     if let Some(rate) = profile.gb_per_s {
-        _ = writeln!(text, "bandwidth  {rate:.2} GB/s");
+        _ = writeln!(text, "bandwidth  {} GB/s", three_digits(rate));
     }
     if let Some(rate) = profile.gflop_per_s {
-        _ = writeln!(text, "speed      {rate:.2} GFLOP/s");
+        _ = writeln!(text, "speed      {} GFLOP/s", three_digits(rate));
     }
     text
+}
+
+/// A rate with three digits that mean something, however small it is.
+fn three_digits(rate: f64) -> String {
+    let decimals = 2 - rate.abs().max(1e-9).log10().floor() as i32;
+    format!("{rate:.*}", decimals.max(0) as usize)
 }
 
 fn time(seconds: f64) -> String {
@@ -142,22 +161,28 @@ fn time(seconds: f64) -> String {
 }
 
 pub(crate) fn comparisons(comparisons: &[Comparison]) -> String {
-    let mut text = String::new();
-    for comparison in comparisons {
-        let Comparison { binding, elements, wrong, max_abs_error, max_rel_error, .. } = comparison;
-        let verdict = if comparison.is_right() {
-            format!("all {elements} elements within the bound")
-        } else {
-            format!("{wrong} of {elements} elements are wrong")
-        };
-        let Comparison { worst_index, expected, found, .. } = comparison;
-        _ = writeln!(
-            text,
-            "binding {binding}  {verdict}; errors up to {max_abs_error:e}, relative {max_rel_error:e}; the worst is \
-             element {worst_index}: {found}, not {expected}"
-        );
-    }
-    text
+    comparisons.iter().map(|comparison| comparison_line(comparison) + "\n").collect()
+}
+
+fn comparison_line(comparison: &Comparison) -> String {
+    let Comparison { binding, elements, wrong, max_abs_error, max_rel_error, .. } = comparison;
+    let verdict = if comparison.is_right() {
+        format!("all {elements} elements within the bound")
+    } else {
+        format!("{wrong} of {elements} elements are wrong")
+    };
+    let Comparison { worst_index, expected, found, .. } = comparison;
+    format!(
+        "buffer {binding}: {verdict}; errors up to {max_abs_error:e}, relative {max_rel_error:e}; the worst is \
+         element {worst_index}: {found}, not {expected}"
+    )
+}
+
+/// What is wrong with a kernel that runs: `None` if every buffer is as expected.
+pub(crate) fn mismatch(comparisons: &[Comparison]) -> Option<Value> {
+    let wrong = comparisons.iter().filter(|comparison| !comparison.is_right());
+    let reasons: Vec<String> = wrong.map(comparison_line).collect();
+    (!reasons.is_empty()).then(|| json!({ "kind": "mismatch", "reason": reasons.join("\n") }))
 }
 
 /// JSON has no NaN and no infinities: they are text.
@@ -165,7 +190,7 @@ pub(crate) fn comparisons_json(comparisons: &[Comparison]) -> Value {
     let number = |x: f64| if x.is_finite() { json!(x) } else { json!(x.to_string()) };
     let each = comparisons.iter().map(|comparison| {
         json!({
-            "binding": comparison.binding,
+            "index": comparison.binding,
             "ok": comparison.is_right(),
             "elements": comparison.elements,
             "wrong": comparison.wrong,

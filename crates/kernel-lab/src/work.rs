@@ -3,10 +3,12 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use backend_api::{ComputeBackend as _, DType};
-use backend_webgpu::{BindingAccess, Expected, Kernel, KernelDesc, ProfileOptions, WebGpuBackend};
+use backend_api::ComputeBackend as _;
+use backend_webgpu::{
+    BindingAccess, Comparison, Expected, Kernel, KernelDesc, ProfileOptions, WebGpuBackend,
+};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::{Launch, Options};
 use crate::failure::{Failure, MISMATCH, show_warnings};
@@ -48,7 +50,7 @@ pub(crate) fn run(launch: &Launch, show: usize) -> Result<Output, Failure> {
         let numbers: Vec<f64> = operand::numbers(&bytes, operand.dtype).collect();
         text.push_str(&report::output(index, &info.name, operand, &numbers));
         outputs.push(json!({
-            "binding": index,
+            "index": index,
             "name": info.name,
             "type": operand.dtype.name(),
             "shape": operand.shape,
@@ -59,9 +61,7 @@ pub(crate) fn run(launch: &Launch, show: usize) -> Result<Output, Failure> {
     }
     bar.finish_and_clear();
     text.push_str(&report::comparisons(&comparisons));
-    let is_right = comparisons.iter().all(backend_webgpu::Comparison::is_right);
-    let json = json!({
-        "ok": is_right,
+    let mut json = json!({
         "device": backend.device_info()?.name,
         "grid": grid,
         "seconds": seconds,
@@ -69,7 +69,8 @@ pub(crate) fn run(launch: &Launch, show: usize) -> Result<Output, Failure> {
         "comparisons": report::comparisons_json(&comparisons),
         "kernel": report::kernel_json(kernel.report()),
     });
-    Ok(Output { text, json, code: code(is_right) })
+    let code = judge(&mut json, &comparisons);
+    Ok(Output { text, json, code })
 }
 
 /// Measures a launch.
@@ -87,19 +88,28 @@ pub(crate) fn profile(launch: &Launch, options: &Options) -> Result<Output, Fail
     let profile = backend.profile(kernel, handles, params, *grid, &wanted)?;
     bar.finish_and_clear();
     let info = backend.device_info()?;
-    let is_right = profile.comparisons.iter().all(backend_webgpu::Comparison::is_right);
     let mut json = serde_json::to_value(&profile).map_err(|error| Failure::Usage(error.into()))?;
     json["comparisons"] = report::comparisons_json(&profile.comparisons);
-    json["ok"] = json!(is_right);
     json["device"] = json!(info.name);
     json["grid"] = json!(grid);
     json["kernel"] = report::kernel_json(kernel.report());
+    let code = judge(&mut json, &profile.comparisons);
     let text = format!("{}{}", report::profile(&info, &profile), report::comparisons(&profile.comparisons));
-    Ok(Output { text, json, code: code(is_right) })
+    Ok(Output { text, json, code })
 }
 
-fn code(is_right: bool) -> ExitCode {
-    if is_right { ExitCode::SUCCESS } else { ExitCode::from(MISMATCH) }
+/// Says in a document whether all is well, and returns the exit code. A kernel with wrong results has an `error` too,
+/// beside what was measured: whoever looks for either finds it.
+fn judge(json: &mut Value, comparisons: &[Comparison]) -> ExitCode {
+    let mismatch = report::mismatch(comparisons);
+    json["ok"] = json!(mismatch.is_none());
+    match mismatch {
+        None => ExitCode::SUCCESS,
+        Some(error) => {
+            json["error"] = error;
+            ExitCode::from(MISMATCH)
+        }
+    }
 }
 
 fn prepare(launch: &Launch) -> Result<Ready, Failure> {
@@ -123,7 +133,7 @@ fn prepare(launch: &Launch) -> Result<Ready, Failure> {
     if !launch.json {
         bar.suspend(|| show_warnings(&kernel.report().warnings, &desc));
     }
-    check_bindings(launch, &kernel, &desc)?;
+    check_bindings(launch, &kernel, &desc, backend.capabilities()?.max_binding_bytes)?;
     let params = params::bytes(&launch.params, kernel.params()).map_err(Failure::usage)?;
     let grid = launch.grid.or_else(|| launch.threads.map(|threads| kernel.grid_for(threads)));
     let grid = grid.ok_or_else(|| Failure::usage("--grid or --threads is missing"))?;
@@ -144,8 +154,8 @@ fn step(bar: &ProgressBar, what: &'static str) {
     bar.inc(1);
 }
 
-/// Says which `--bind` is missing, and of another type than the kernel declares.
-fn check_bindings(launch: &Launch, kernel: &Kernel, desc: &KernelDesc) -> Result<(), Failure> {
+/// Says which `--bind` is missing, of another type than the kernel declares, or of a size that no launch takes.
+fn check_bindings(launch: &Launch, kernel: &Kernel, desc: &KernelDesc, max: usize) -> Result<(), Failure> {
     let infos = kernel.bindings();
     if infos.len() != launch.bindings.len() {
         let list: Vec<String> =
@@ -161,6 +171,13 @@ fn check_bindings(launch: &Launch, kernel: &Kernel, desc: &KernelDesc) -> Result
             let (name, given) = (&info.name, operand.dtype);
             return Err(Failure::usage(format!("{name} has elements of {dtype}, --bind gives {given}")));
         }
+        let (name, need, bytes) = (&info.name, info.min_bytes, operand.byte_len());
+        if bytes < need {
+            return Err(Failure::usage(format!("{name} needs {need} bytes or more, --bind gives {bytes}")));
+        }
+        if bytes > max {
+            return Err(Failure::Limit(format!("{name} has {bytes} bytes, the device binds {max} at most")));
+        }
     }
     Ok(())
 }
@@ -170,8 +187,11 @@ fn expected(launch: &Launch) -> Result<Vec<Expected>, Failure> {
         let operand = binding(launch, *index)?;
         let bytes = std::fs::read(path)
             .map_err(|error| Failure::usage(format!("can't read {}: {error}", path.display())))?;
-        if bytes.len() > operand.elements() * operand.dtype.size() {
-            return Err(Failure::usage(format!("{} is longer than binding {index}", path.display())));
+        // A prefix would take a kernel for right that leaves the rest undone.
+        let (have, need) = (bytes.len(), operand.byte_len());
+        if have != need {
+            let path = path.display();
+            return Err(Failure::usage(format!("{path} has {have} bytes, buffer {index} has {need}")));
         }
         Ok(Expected::new(*index, operand.dtype, bytes).within(launch.atol, launch.rtol))
     };
@@ -182,17 +202,17 @@ fn expected(launch: &Launch) -> Result<Vec<Expected>, Failure> {
 }
 
 fn binding(launch: &Launch, index: usize) -> Result<&operand::Operand, Failure> {
-    launch
-        .bindings
-        .get(index)
-        .ok_or_else(|| Failure::usage(format!("there is no --bind number {index}, from 0")))
+    launch.bindings.get(index).ok_or_else(|| {
+        let count = launch.bindings.len();
+        Failure::usage(format!("there is no buffer {index}: --bind gives {count}, which count from 0"))
+    })
 }
 
 /// Writes what was asked for to files.
 fn save(ready: &Ready, launch: &Launch) -> Result<(), Failure> {
     for (index, path) in &launch.save {
         let operand = binding(launch, *index)?;
-        let mut bytes = vec![0; operand.elements() * DType::size(operand.dtype)];
+        let mut bytes = vec![0; operand.byte_len()];
         ready.backend.copy_dtoh(&mut bytes, ready.handles[*index])?;
         std::fs::write(path, bytes)
             .map_err(|error| Failure::usage(format!("can't write {}: {error}", path.display())))?;

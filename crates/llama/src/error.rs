@@ -65,6 +65,19 @@ pub enum Error {
         /// Tokens that the cache holds.
         capacity: usize,
     },
+    /// A message of a chat for which there is no room, whatever else is forgotten.
+    #[error(
+        "this message has {tokens} tokens with what stands before it; of the context of {context}, {answer} are kept \
+         for the answer"
+    )]
+    MessageTooLong {
+        /// Tokens of the message, of what the chat begins with, and of the template.
+        tokens: usize,
+        /// Tokens that the cache holds.
+        context: usize,
+        /// Of these, what is kept for the answer.
+        answer: usize,
+    },
     /// A step asks for what it can't have.
     #[error("{what} is {got}, expected {expected}")]
     Argument {

@@ -49,10 +49,8 @@ impl<'a> Gguf<'a> {
     pub fn parse(file: &'a [u8]) -> Result<Self, GgufError> {
         let mut cursor = Cursor::new(file);
         let (metadata, headers) = head(&mut cursor)?;
-        // A file without tensors may end with its header.
-        let data = file.get(data_start(&cursor, &metadata)?..).unwrap_or_default();
-
-        let tensors = by_name(headers, data.len() as u64, |header, _| header.tensor(data))?;
+        let (start, size) = (data_start(&cursor, &metadata)? as u64, file.len() as u64);
+        let tensors = by_name(headers, start, size, |header, range| header.tensor(file, &range))?;
         Ok(Self { metadata, tensors })
     }
 
@@ -74,19 +72,20 @@ impl<'a> Gguf<'a> {
     }
 }
 
-/// What `make` makes of each tensor, by its name, and of where it lies among the `size` bytes behind the header. No name
-/// comes twice, and no byte is of two tensors.
+/// What `make` makes of each tensor, by its name, and of where it lies in a file of `size` bytes whose tensors begin at byte
+/// `start`. No name comes twice, and no byte is of two tensors.
 fn by_name<T>(
     headers: Vec<tensor::Header>,
+    start: u64,
     size: u64,
-    make: impl Fn(tensor::Header, Range<u64>) -> Result<T, GgufError>,
+    make: impl Fn(tensor::Header, Range<u64>) -> T,
 ) -> Result<BTreeMap<String, T>, GgufError> {
     let (mut tensors, mut places) = (BTreeMap::new(), Places::default());
     for header in headers {
-        let range = header.range(size)?;
+        let range = header.range(start, size)?;
         places.add(&header, range.clone());
         let (offset, name) = (header.at, header.name.clone());
-        if tensors.insert(name.clone(), make(header, range)?).is_some() {
+        if tensors.insert(name.clone(), make(header, range)).is_some() {
             return Err(GgufError { offset, kind: GgufErrorKind::Duplicate(name) });
         }
     }

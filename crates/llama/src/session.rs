@@ -10,7 +10,7 @@ use std::sync::Arc;
 use backend_api::desc::{GatherDesc, IndexShape};
 use backend_api::kv::KvFormat;
 use backend_api::owned::Buffer;
-use backend_api::{BackendResult, DType};
+use backend_api::{BackendError, BackendResult, DType};
 use decoder::Decoder;
 
 use crate::activations::Activations;
@@ -123,16 +123,22 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::Argument`] for a context of no tokens, no sequence, or heads that aren't whole blocks of the cache,
-    /// [`Error::CacheType`], [`Error::Backend`].
+    /// [`Error::CacheType`], [`Error::Backend`], [`Unsupported`](backend_api::BackendError::Unsupported) for a cache of
+    /// f16 where the device has none.
     pub fn new(model: &Arc<Model>, options: SessionOptions) -> Result<Self> {
         let SessionOptions { sequences, context, cache } = options;
         at_least_one("sequences", sequences)?;
         at_least_one("context", context)?;
         let backend = model.backend();
         let config = model.config();
-        let default = if backend.capabilities()?.f16 { DType::F16 } else { DType::F32 };
+        let has_f16 = backend.capabilities()?.f16;
+        let default = if has_f16 { DType::F16 } else { DType::F32 };
         let (cache, activations) = (cache.unwrap_or(default.into()), model.dtype());
         match cache {
+            KvFormat::Float(DType::F16) if !has_f16 => {
+                let need = "a device with f16 for a cache of f16; one of f32 or q8_0 does without".to_owned();
+                return Err(BackendError::Unsupported { op: "session", need }.into());
+            }
             KvFormat::Float(dtype) if dtype == DType::F16 || dtype == activations => {}
             KvFormat::Q8_0 if config.head_dim.is_multiple_of(KvFormat::BLOCK) => {}
             KvFormat::Q8_0 => {

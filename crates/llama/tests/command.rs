@@ -116,9 +116,22 @@ fn a_context_ends_a_text() {
     succeeded(&output);
     let said = text(&output.stderr);
     assert!(said.contains("the context of 12 tokens is full; --ctx makes it larger"), "{said}");
-    failed(&llama("run", &["A kernel is compiled", "--ctx", "5"]), 1, "longer than the context of 5");
-    failed(&llama("run", &["A kernel", "--ctx", "0"]), 1, "context");
+    // Nothing is shown of a prompt that there is no room for.
+    let too_long = "llama: the prompt has 21 tokens, the context holds 5; --ctx makes it larger";
+    assert_eq!(failed(&llama("run", &["A kernel is compiled", "--ctx", "5"]), 1, too_long), "");
     failed(&llama("run", &["A kernel", "--ctx", "many"]), 2, "--ctx");
+    let huge = llama("run", &["A kernel", "--ctx", "1000000000000000"]);
+    failed(&huge, 1, "no room for a cache of 1000000000000000 tokens; --ctx makes it smaller");
+}
+
+#[test]
+fn a_context_beyond_the_trained_one_is_warned_of() {
+    let warning = "the model was trained with 512 tokens; texts get worse beyond them";
+    for (ctx, is_warned) in [("512", false), ("513", true)] {
+        let output = llama("run", &["A kernel", "-n", "1", "--ctx", ctx]);
+        succeeded(&output);
+        assert_eq!(text(&output.stderr).contains(warning), is_warned, "{}", text(&output.stderr));
+    }
 }
 
 #[test]
@@ -128,6 +141,19 @@ fn numbers_of_the_sampler_are_finite() {
             failed(&llama("run", &["A kernel", &format!("{option}={number}")]), 2, option);
         }
     }
+    for (option, number, said) in [
+        ("--temp", "-1", "not a finite number ≥ 0"),
+        ("--top-p", "7", "not a number from 0 to 1"),
+        ("--min-p", "1.5", "not a number from 0 to 1"),
+        ("--repeat-penalty", "0", "not a finite number > 0"),
+        ("--seed", "-1", "not a whole number ≥ 0"),
+        ("--top-k", "-1", "not a whole number ≥ 0"),
+        ("-n", "abc", "not a whole number ≥ 0"),
+        ("--ctx", "0", "not a whole number ≥ 1"),
+    ] {
+        failed(&llama("run", &["A kernel", option, number]), 2, said);
+    }
+    failed(&llama("bench", &["-r", "0"]), 2, "not a whole number ≥ 1");
 }
 
 #[test]
@@ -144,14 +170,20 @@ fn chats_go_on_beyond_the_context() {
     assert_eq!(roles, ["user", "assistant"].repeat(4));
     assert_eq!(messages[0]["content"], "A kernel is compiled.");
 
-    // What was said before a question that there is no room for isn't lost.
+    // A question that there is no room for is refused, and the chat goes on.
     let lines = format!("A kernel\n{}\nThe buffers\n", "long ".repeat(20));
     let arguments = [&short[..], &["--json", "--system", "Texts."]].concat();
     let output = llama_with(&model(), "chat", &arguments, &lines);
-    let json: Value = serde_json::from_str(&failed(&output, 1, "longer than the context of 40")).unwrap();
+    let refused =
+        "tokens with what stands before it; of the context of 48, 8 are kept for the answer; --ctx makes it";
+    let json: Value = serde_json::from_str(&failed(&output, 1, refused)).unwrap();
+    failed(&output, 1, "messages that were too long, and have no answer: 1");
     let messages = json["messages"].as_array().unwrap();
-    assert_eq!(messages.len(), 3, "{json}");
+    assert_eq!(messages.len(), 5, "{json}");
     assert_eq!([&messages[0]["role"], &messages[1]["content"]], ["system", "A kernel"]);
+    assert_eq!(messages[3]["content"], "The buffers");
+    let output = llama_with(&model(), "chat", &["-n", "1"], "");
+    succeeded(&output);
 }
 
 /// A copy of the model with another template.
@@ -198,6 +230,25 @@ fn texts_are_predicted() {
     assert!(shown.starts_with("perplexity ") && shown.contains(&counted), "{shown}");
     failed(&llama("perplexity", &["/no/such/file"]), 1, "can't read /no/such/file");
     failed(&llama("perplexity", &[file, "--ctx", "1"]), 1, "the context is 1, expected 3 or more");
+}
+
+#[test]
+fn devices_are_listed() {
+    let output = Command::new(env!("CARGO_BIN_EXE_llama")).arg("devices").output().unwrap();
+    assert!(succeeded(&output).lines().any(|line| line.starts_with("cpu")), "{}", text(&output.stdout));
+}
+
+/// A download that ended early.
+#[test]
+fn a_file_that_is_cut_names_the_tensor() {
+    let mut bytes = std::fs::read(model()).unwrap();
+    bytes.truncate(100_000);
+    let path = std::env::temp_dir().join(format!("llama-cut-{}.gguf", std::process::id()));
+    std::fs::write(&path, bytes).unwrap();
+    let output = llama_with(&path, "run", &["A"], "");
+    std::fs::remove_file(path).unwrap();
+    failed(&output, 1, "the file has 100000: it is cut short, or damaged");
+    failed(&output, 1, "the tensor \"");
 }
 
 #[test]

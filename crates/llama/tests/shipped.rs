@@ -162,7 +162,7 @@ fn chats_forget_their_oldest_messages() {
     assert_eq!(prompt(&messages, 23, 1000).unwrap(), (whole, 0));
     assert_eq!(prompt(&messages[1..], 12, 4).unwrap(), ("second".to_owned(), 2));
     let refused = prompt(&messages, 8, 4).unwrap_err();
-    assert!(matches!(refused, Error::TooLong { tokens: 9, capacity: 6 }), "{refused}");
+    assert!(matches!(refused, Error::MessageTooLong { tokens: 9, context: 8, answer: 2 }), "{refused}");
 }
 
 #[test]

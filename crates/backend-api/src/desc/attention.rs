@@ -172,7 +172,8 @@ impl AttentionDesc {
         /// Bounds the scaled scores.
         pub fn with_softcap(softcap: f64);
 
-        /// Hides later keys from a query, or not.
+        /// Hides later keys from a query, or not. Over a cache with [key lengths](Self::with_key_lengths), take
+        /// [`AttentionAlignment::KeyLengths`] too: otherwise positions count from `seq_kv`, the cache's capacity.
         pub fn with_causal(causal: bool);
 
         /// Limits a query to the last `window` keys, the one at its own position included.
@@ -190,7 +191,8 @@ impl AttentionDesc {
         /// Takes values, and gives outputs, of another length than the queries and keys.
         pub fn with_v_head_dim(v_head_dim: usize);
 
-        /// Takes the number of real keys of each sequence from device memory.
+        /// Takes the number of real keys of each sequence from device memory. With `causal` or a window, queries
+        /// stand at the last of them only by [`AttentionAlignment::KeyLengths`].
         pub fn with_key_lengths(Some(key_lengths): u64);
 
         /// Takes keys and values from blocks of a pool.

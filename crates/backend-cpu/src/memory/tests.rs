@@ -47,6 +47,18 @@ fn numbers_that_no_handle_has_are_not_live() {
 }
 
 #[test]
+fn a_handle_plus_an_offset_is_not_live() {
+    let memory = Memory::new();
+    let live: Vec<u64> = (0..2000).map(|_| memory.alloc(4).unwrap()).collect();
+    for offset in (1..=64).chain((64..=1 << 20).step_by(4093)) {
+        for &handle in live.iter().step_by(100) {
+            let near = [handle.wrapping_add(offset), handle.wrapping_sub(offset)];
+            assert!(memory.look(|named| near.iter().all(|&ptr| named(ptr).is_none())));
+        }
+    }
+}
+
+#[test]
 fn a_view_stays_inside_its_handle() {
     let memory = Memory::new();
     let part = memory.view(memory.alloc(16).unwrap(), 4, 8).unwrap();

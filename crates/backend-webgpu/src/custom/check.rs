@@ -7,11 +7,14 @@ use naga::back::PipelineConstants;
 use naga::back::pipeline_constants::{PipelineConstantError, process_overrides};
 use naga::compact::{KeepUnused, compact};
 use naga::proc::Layouter;
-use naga::valid::{Capabilities, GlobalUse, ModuleInfo, ValidationError, ValidationFlags, Validator};
-use naga::{AddressSpace, GlobalVariable, Handle, Module, ShaderStage, Span, WithSpan};
+use naga::valid::{
+    Capabilities, EntryPointError, FunctionError, GlobalUse, ModuleInfo, ValidationError, ValidationFlags,
+    Validator,
+};
+use naga::{AddressSpace, Expression, GlobalVariable, Handle, Module, ShaderStage, Span, WithSpan};
 
 use super::report::{self, KernelReport};
-use super::{BindingAccess, KernelDesc, KernelLimits, extent, limits};
+use super::{BindingAccess, KernelDesc, KernelLimits, constants, extent, limits};
 
 /// A kernel that is right.
 #[derive(Debug)]
@@ -143,9 +146,9 @@ fn resolve(
     info: &ModuleInfo,
     name: &str,
 ) -> Result<(Module, ModuleInfo), Diagnostic> {
-    let constants: PipelineConstants =
-        desc.constants.iter().map(|(key, &value)| (key.clone(), value)).collect();
-    let resolved = process_overrides(module, info, Some((ShaderStage::Compute, name)), &constants);
+    constants::check(desc, module)?;
+    let values: PipelineConstants = desc.constants.iter().map(|(key, &value)| (key.clone(), value)).collect();
+    let resolved = process_overrides(module, info, Some((ShaderStage::Compute, name)), &values);
     match resolved {
         Ok((module, info)) => Ok((module.into_owned(), info.into_owned())),
         Err(PipelineConstantError::ValidationError(error)) => {
@@ -153,21 +156,12 @@ fn resolve(
         }
         Err(error) => {
             let place = match &error {
-                PipelineConstantError::MissingValue(name) => override_place(desc, module, name),
+                PipelineConstantError::MissingValue(name) => constants::declaration(desc, module, name),
                 _ => None,
             };
             Err(located(Diagnostic::new(causes(&error).join(": ")).of_kind(DiagnosticKind::Constant), place))
         }
     }
-}
-
-/// The declaration of a constant, by its name or number.
-fn override_place(desc: &KernelDesc, module: &Module, name: &str) -> Option<SourcePlace> {
-    let found = module.overrides.iter().find(|(_, constant)| {
-        constant.name.as_deref() == Some(name)
-            || constant.id.map(|id| id.to_string()).as_deref() == Some(name)
-    });
-    place(&desc.wgsl, module.overrides.get_span(found?.0))
 }
 
 /// A warning for each binding that no entry point uses.
@@ -200,13 +194,43 @@ fn is_unused(module: &Module, info: &ModuleInfo, handle: Handle<GlobalVariable>)
 fn validate(text: &str, module: &Module, capabilities: Capabilities) -> Result<ModuleInfo, Diagnostic> {
     let validator = |capabilities| Validator::new(ValidationFlags::all(), capabilities);
     validator(capabilities).validate(module).map_err(|error| {
-        let said = validation_error(text, &error);
+        let mut said = validation_error(text, &error);
+        if let Some(reason) = refused_store(module, error.as_inner()) {
+            said.reason = reason;
+        }
         if validator(Capabilities::all()).validate(module).is_ok() {
-            let note = "the device lacks a feature that this needs";
+            let note = "it needs a feature that isn't there";
             return said.of_kind(DiagnosticKind::Unsupported).with_note(note);
         }
         said
     })
+}
+
+/// What is wrong with a store to a variable that can't be written: naga names it by a number.
+fn refused_store(module: &Module, error: &ValidationError) -> Option<String> {
+    let (function, source) = match error {
+        ValidationError::Function { handle, source, .. } => (&module.functions[*handle], source),
+        ValidationError::EntryPoint { name, source: EntryPointError::Function(source), .. } => {
+            (&module.entry_points.iter().find(|entry| entry.name == *name)?.function, source)
+        }
+        _ => return None,
+    };
+    let FunctionError::InvalidStorePointer(mut pointer) = *source else { return None };
+    let variable = loop {
+        match function.expressions[pointer] {
+            Expression::Access { base, .. } | Expression::AccessIndex { base, .. } => pointer = base,
+            Expression::GlobalVariable(handle) => break &module.global_variables[handle],
+            _ => return None,
+        }
+    };
+    let name = variable.name.as_deref()?;
+    match variable.space {
+        AddressSpace::Storage { .. } => {
+            Some(format!("`{name}` is var<storage, read>: what is written is var<storage, read_write>"))
+        }
+        AddressSpace::Uniform => Some(format!("`{name}` is var<uniform>, which can't be written")),
+        _ => None,
+    }
 }
 
 fn parse_error(text: &str, error: &naga::front::wgsl::ParseError) -> Diagnostic {

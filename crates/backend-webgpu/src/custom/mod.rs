@@ -3,6 +3,7 @@
 //! ```text
 //! extent     the text is not too long and not nested too deeply for a compiler
 //! check      naga parses and validates it, an entry point is chosen, constants get their values
+//! constants  those values are checked
 //! limits     what naga doesn't check: sizes, counts, kinds of bindings, barriers
 //! report     what reflection tells: bindings, parameters, workgroup size, memory
 //! compiled   bindings are renumbered as those of built-in kernels, the driver compiles it
@@ -14,6 +15,7 @@
 
 mod check;
 mod compiled;
+mod constants;
 mod desc;
 mod extent;
 mod launch;

@@ -83,6 +83,10 @@ fn runs_kernels(adapter: &wgpu::Adapter) -> bool {
         && (info.backend != wgpu::Backend::Gl || compiles_compute_shaders(&info.driver_info))
 }
 
+/// Bytes of the largest buffer and of the largest binding, at least: what the suites run with. Parameters, staging
+/// and the classes of the pool need some of it.
+const LEAST_BUFFER: u64 = 64 << 10;
+
 /// A limit that is lower than what the portable kernels need, in words.
 pub(crate) fn too_low(limits: &wgpu::Limits) -> Option<String> {
     let needed = wgpu::Limits::downlevel_defaults();
@@ -108,7 +112,12 @@ pub(crate) fn too_low(limits: &wgpu::Limits) -> Option<String> {
             MAX_BINDINGS as u32,
         ),
     ];
-    let (name, _, least) = table.into_iter().find(|(_, limit, least)| limit < least)?;
+    let bytes = [
+        ("max_buffer_size", limits.max_buffer_size, LEAST_BUFFER),
+        ("max_storage_buffer_binding_size", limits.max_storage_buffer_binding_size, LEAST_BUFFER),
+    ];
+    let counts = table.into_iter().map(|(name, limit, least)| (name, u64::from(limit), u64::from(least)));
+    let (name, _, least) = counts.chain(bytes).find(|(_, limit, least)| limit < least)?;
     Some(format!("a device whose {name} is at least {least}"))
 }
 

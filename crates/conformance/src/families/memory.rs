@@ -89,7 +89,18 @@ async fn unknown(device: &Device<'_>) -> Result<(), String> {
         expect_kind(&format!("freeing {ptr:#x}"), device.backend.free(ptr), invalid)?;
         expect_kind(&format!("reading {ptr:#x}"), device.read(ptr, 1).await, invalid)?;
     }
-    Ok(())
+    // A handle is no address, whatever else is live.
+    let mut live = Vec::new();
+    for _ in 0..40 {
+        live.push(upload(device, &[0; 4])?);
+    }
+    for offset in 1..=64 {
+        for near in [live[0].wrapping_add(offset), live[0].wrapping_sub(offset)] {
+            let invalid = ErrorKind::InvalidHandle;
+            expect_kind(&format!("{offset} from a handle"), device.backend.view(near, 0, 4), invalid)?;
+        }
+    }
+    free(device, &live)
 }
 
 async fn outlives(device: &Device<'_>) -> Result<(), String> {

@@ -20,7 +20,7 @@ impl ChatPrompt {
     /// oldest ones first. Without a template, messages follow each other as they are.
     ///
     /// # Errors
-    /// [`Error::TooLong`] if there is no room for the last question alone, [`Error::Template`],
+    /// [`Error::MessageTooLong`] if there is no room for the last question alone, [`Error::Template`],
     /// [`Error::Tokenizer`].
     pub fn new(
         tokenizer: &Tokenizer,
@@ -37,7 +37,8 @@ impl ChatPrompt {
             // A template begins with the token that begins a text, if it wants one; it isn't added twice.
             tokenizer.encode(&text, true)
         };
-        let room = context - answer.min(context / 4);
+        let answer = answer.min(context / 4);
+        let room = context - answer;
         let system = messages.iter().take_while(|message| message.role == "system").count();
         let mut kept = messages.to_vec();
         loop {
@@ -48,7 +49,7 @@ impl ChatPrompt {
             }
             // A question goes with its answer: templates expect them in turns.
             if kept.len() <= system + 2 {
-                return Err(Error::TooLong { tokens: tokens.len(), capacity: room });
+                return Err(Error::MessageTooLong { tokens: tokens.len(), context, answer });
             }
             kept.drain(system..system + 2);
         }

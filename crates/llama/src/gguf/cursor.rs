@@ -30,6 +30,16 @@ pub enum GgufErrorKind {
         /// Bytes left.
         have: usize,
     },
+    /// A tensor whose numbers end beyond the file.
+    #[error("the tensor {name:?} ends at byte {end}, the file has {size}: it is cut short, or damaged")]
+    TensorEnd {
+        /// Its name.
+        name: String,
+        /// Where its numbers should end, in bytes from the file's start.
+        end: u64,
+        /// Bytes of the file.
+        size: u64,
+    },
     /// More elements than the rest of the file could hold.
     #[error("{count} {what} don't fit into the rest of the file")]
     Count {

@@ -67,9 +67,10 @@ impl Index {
         size: u64,
     ) -> Result<Self, GgufError> {
         let start = super::data_start(cursor, &metadata)? as u64;
-        let tensors = super::by_name(headers, size.saturating_sub(start), |header, range| {
-            let range = start + range.start..start + range.end;
-            Ok(Place { kind: header.kind, shape: header.shape, range })
+        let tensors = super::by_name(headers, start, size, |header, range| Place {
+            kind: header.kind,
+            shape: header.shape,
+            range,
         })?;
         Ok(Self { metadata, tensors })
     }

@@ -131,17 +131,17 @@ impl Header {
         Ok(Self { at, name, kind, shape, offset: cursor.u64()? })
     }
 
-    /// With its part of `data`.
-    pub(super) fn tensor<'a>(self, data: &'a [u8]) -> Result<Tensor<'a>, GgufError> {
-        let range = self.range(data.len() as u64)?;
+    /// With its part of `file`.
+    pub(super) fn tensor<'a>(self, file: &'a [u8], range: &Range<u64>) -> Tensor<'a> {
         let Self { kind, shape, .. } = self;
         // The ends lie within the slice.
-        let data = data.get(range.start as usize..range.end as usize).unwrap_or_default();
-        Ok(Tensor { kind, shape, data })
+        let data = file.get(range.start as usize..range.end as usize).unwrap_or_default();
+        Tensor { kind, shape, data }
     }
 
-    /// Where its bytes lie within the `available` ones of all tensors; nowhere, if its type isn't read.
-    pub(super) fn range(&self, available: u64) -> Result<Range<u64>, GgufError> {
+    /// Where its bytes lie in a file of `size` bytes whose tensors begin at byte `start`; nowhere, if its type isn't
+    /// read.
+    pub(super) fn range(&self, start: u64, size: u64) -> Result<Range<u64>, GgufError> {
         let error = |kind| GgufError { offset: self.at, kind };
         let Some((block, bytes)) = self.kind.block() else { return Ok(0..0) };
         let columns = self.shape.last().copied().unwrap_or(1);
@@ -151,11 +151,11 @@ impl Header {
         // The product was checked with the header.
         let blocks = self.shape.iter().product::<usize>() / block;
         let len = (blocks as u64).saturating_mul(bytes as u64);
-        let end = self.offset.saturating_add(len);
-        if end > available {
-            let have = usize::try_from(available).unwrap_or(usize::MAX);
-            return Err(error(GgufErrorKind::Truncated { need: end, have }));
+        let begin = start.saturating_add(self.offset);
+        let end = begin.saturating_add(len);
+        if end > size {
+            return Err(error(GgufErrorKind::TensorEnd { name: self.name.clone(), end, size }));
         }
-        Ok(self.offset..end)
+        Ok(begin..end)
     }
 }

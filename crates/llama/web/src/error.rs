@@ -11,7 +11,10 @@ pub(crate) fn thrown(error: &llama::Error) -> Error {
     };
     let of_call = matches!(
         error,
-        llama::Error::TooLong { .. } | llama::Error::Argument { .. } | llama::Error::CacheType { .. }
+        llama::Error::TooLong { .. }
+            | llama::Error::MessageTooLong { .. }
+            | llama::Error::Argument { .. }
+            | llama::Error::CacheType { .. }
     );
     if !of_call {
         thrown.set_name("File");

@@ -25,8 +25,10 @@ pub(crate) enum Task {
     Chat(ChatArgs),
     /// Measure prompts and decoding, with llama-bench's columns
     Bench(BenchArgs),
-    /// Measure how well a model predicts a text
+    /// Measure how well a model predicts a text, by the second half of each piece of --ctx tokens, as llama.cpp does
     Perplexity(PerplexityArgs),
+    /// Print the devices that there are, with the names that --backend takes
+    Devices,
 }
 
 #[derive(Debug, clap::Args)]
@@ -34,12 +36,13 @@ pub(crate) struct Common {
     /// The model, a GGUF file
     pub(crate) model: PathBuf,
 
-    /// Where to compute: auto, cpu, webgpu, webgpu:1, webgpu:vulkan, …
+    /// Where to compute: auto, cpu, webgpu, webgpu:1, webgpu:vulkan, … as `llama devices` shows them
     #[arg(long, default_value = "auto")]
     pub(crate) backend: String,
 
-    /// Tokens that the caches hold [default: what the model was trained with, at most 4096]
-    #[arg(long, short)]
+    /// Tokens that the caches hold; texts get worse beyond what the model was trained with [default: what the model was
+    /// trained with, at most 4096]
+    #[arg(long, short, value_parser = positive, allow_negative_numbers = true)]
     pub(crate) ctx: Option<usize>,
 
     /// How keys and values are kept, as llama.cpp's -ctk and -ctv [default: f16 where the device has it]
@@ -98,37 +101,61 @@ impl Math {
 #[derive(Debug, clap::Args)]
 pub(crate) struct SamplingArgs {
     /// The most tokens of a text or an answer
-    #[arg(long, short = 'n', default_value_t = 256)]
+    #[arg(long, short = 'n', default_value_t = 256, value_parser = whole, allow_negative_numbers = true)]
     pub(crate) tokens: usize,
 
     /// Of the random numbers
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = seed, allow_negative_numbers = true)]
     pub(crate) seed: u64,
 
     /// How much chance there is; with 0, always the most probable token
-    #[arg(long, default_value_t = 0.8, value_parser = not_negative)]
+    #[arg(long, default_value_t = 0.8, value_parser = not_negative, allow_negative_numbers = true)]
     pub(crate) temp: f32,
 
     /// Choose among so many tokens; 0 for all
-    #[arg(long, default_value_t = 40)]
+    #[arg(long, default_value_t = 40, value_parser = whole, allow_negative_numbers = true)]
     pub(crate) top_k: usize,
 
-    /// Choose among the tokens whose probabilities add up to this
-    #[arg(long, default_value_t = 0.95, value_parser = not_negative)]
+    /// Choose among the most probable tokens whose probabilities add up to this (0 to 1)
+    #[arg(long, default_value_t = 0.95, value_parser = fraction, allow_negative_numbers = true)]
     pub(crate) top_p: f32,
 
-    /// Choose among tokens at least this fraction as probable as the best one
-    #[arg(long, default_value_t = 0.05, value_parser = not_negative)]
+    /// Choose among tokens at least this fraction as probable as the best one (0 to 1)
+    #[arg(long, default_value_t = 0.05, value_parser = fraction, allow_negative_numbers = true)]
     pub(crate) min_p: f32,
 
-    /// Divides the logits of tokens that were there lately
-    #[arg(long, default_value_t = 1.0, value_parser = not_negative)]
+    /// Divides the logits of tokens that were there lately (above 0; 1 for none)
+    #[arg(long, default_value_t = 1.0, value_parser = above_zero, allow_negative_numbers = true)]
     pub(crate) repeat_penalty: f32,
 }
 
-fn not_negative(text: &str) -> Result<f32, String> {
+fn number(text: &str, is_right: impl Fn(f32) -> bool, what: &str) -> Result<f32, String> {
     let number: f32 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if number.is_finite() && number >= 0.0 { Ok(number) } else { Err("not a finite number ≥ 0".to_owned()) }
+    if number.is_finite() && is_right(number) { Ok(number) } else { Err(format!("not {what}")) }
+}
+
+fn not_negative(text: &str) -> Result<f32, String> {
+    number(text, |number| number >= 0.0, "a finite number ≥ 0")
+}
+
+fn above_zero(text: &str) -> Result<f32, String> {
+    number(text, |number| number > 0.0, "a finite number > 0")
+}
+
+fn fraction(text: &str) -> Result<f32, String> {
+    number(text, |number| (0.0..=1.0).contains(&number), "a number from 0 to 1")
+}
+
+fn whole(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "not a whole number ≥ 0".to_owned())
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|&number| number > 0).ok_or_else(|| "not a whole number ≥ 1".to_owned())
+}
+
+fn seed(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "not a whole number ≥ 0".to_owned())
 }
 
 impl SamplingArgs {
@@ -170,16 +197,16 @@ pub(crate) struct BenchArgs {
     #[command(flatten)]
     pub(crate) common: Common,
     /// Tokens of the prompt; 0 for no such test
-    #[arg(short = 'p', long, default_value_t = 512)]
+    #[arg(short = 'p', long, default_value_t = 512, value_parser = whole, allow_negative_numbers = true)]
     pub(crate) prompt: usize,
     /// Tokens decoded one after the other; 0 for no such test
-    #[arg(short = 'n', long, default_value_t = 128)]
+    #[arg(short = 'n', long, default_value_t = 128, value_parser = whole, allow_negative_numbers = true)]
     pub(crate) generate: usize,
     /// Tokens that are in the cache before a test
-    #[arg(short = 'd', long, default_value_t = 0)]
+    #[arg(short = 'd', long, default_value_t = 0, value_parser = whole, allow_negative_numbers = true)]
     pub(crate) depth: usize,
     /// How often each test is measured, after a second of warm-up
-    #[arg(short = 'r', long, default_value_t = 5)]
+    #[arg(short = 'r', long, default_value_t = 5, value_parser = positive, allow_negative_numbers = true)]
     pub(crate) repetitions: usize,
 }
 

@@ -35,7 +35,6 @@ const WARM_UP: Duration = Duration::from_secs(1);
 pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let BenchArgs { prompt, generate, depth, repetitions, .. } = *args;
     ensure!(prompt > 0 || generate > 0, "there is nothing to measure: -p and -n are 0");
-    ensure!(repetitions > 0, "-r is 0, expected 1 or more");
     let longest = depth.checked_add(prompt.max(generate)).context("-d, -p and -n are too large")?;
     let loaded = loaded::load(&args.common)?;
     // Unless more is asked for, room for the longest test.
@@ -47,6 +46,10 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
         if n_prompt + n_gen == 0 {
             continue;
         }
+        let suffix = if depth > 0 { format!(" @ d{depth}") } else { String::new() };
+        let name = if n_prompt > 0 { format!("pp{n_prompt}") } else { format!("tg{n_gen}") };
+        let test = name + &suffix;
+        eprintln!("measuring {test}");
         let mut samples_ts = Vec::new();
         let mut compiled: Option<Instant> = None;
         while samples_ts.len() < repetitions {
@@ -65,9 +68,6 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
             }
         }
         let (avg_ts, stddev_ts) = statistics(&samples_ts);
-        let suffix = if depth > 0 { format!(" @ d{depth}") } else { String::new() };
-        let name = if n_prompt > 0 { format!("pp{n_prompt}") } else { format!("tg{n_gen}") };
-        let test = name + &suffix;
         tests.push(Test { test, n_prompt, n_gen, n_depth: depth, avg_ts, stddev_ts, samples_ts });
     }
     if args.common.json {

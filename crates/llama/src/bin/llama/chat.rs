@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, IsTerminal};
 
-use anyhow::bail;
+use anyhow::{Context, bail, ensure};
 use llama::{ChatPrompt, ChatTemplate, Error, Message, Session};
 use serde::Serialize;
 
@@ -53,29 +53,33 @@ pub(crate) fn run(args: &ChatArgs) -> anyhow::Result<()> {
     ended
 }
 
-/// Answers the lines of the standard input, and keeps what was said.
+/// Answers the lines of the standard input, and keeps what was said. A message that is too long is refused and the chat
+/// goes on; whoever isn't there to read that is told at the end.
 fn converse(mut chat: Chat<'_>, args: &ChatArgs, said: &mut Vec<Message>) -> anyhow::Result<()> {
     let shown = !args.common.json;
     let prompts = shown && io::stdin().is_terminal();
     let mut lines = io::stdin().lock().lines();
+    let mut refused = 0;
     loop {
         if prompts {
             report::text("> ")?;
         }
-        let Some(line) = lines.next().transpose()? else { return Ok(()) };
+        let Some(line) = lines.next().transpose().context("can't read the standard input")? else { break };
         if line.trim().is_empty() {
             continue;
         }
         let question = Message::new("user", line);
         match chat.answer(question.clone(), &args.sampling, shown) {
             Ok(answer) => said.extend([question, answer]),
-            // Whoever sits there may ask for less.
-            Err(error) if prompts && matches!(error.downcast_ref::<Error>(), Some(Error::TooLong { .. })) => {
-                eprintln!("llama: {error}");
+            Err(error) if matches!(error.downcast_ref::<Error>(), Some(Error::MessageTooLong { .. })) => {
+                eprintln!("llama: {error}; --ctx makes it larger");
+                refused += 1;
             }
             Err(error) => return Err(error),
         }
     }
+    ensure!(prompts || refused == 0, "messages that were too long, and have no answer: {refused}");
+    Ok(())
 }
 
 impl Chat<'_> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
-use backend_api::{DType, DeviceInfo, Registry};
+use backend_api::{DType, DeviceInfo, ErrorKind, Registry};
 use indicatif::{ProgressBar, ProgressStyle};
 use llama::gguf::Gguf;
 use llama::{ChatTemplate, Model, Session, SessionOptions, Tokenizer};
@@ -44,11 +44,7 @@ pub(crate) fn load(common: &Common) -> anyhow::Result<Loaded> {
     let tokenizer = Tokenizer::from_metadata(file.metadata())?;
     let template = ChatTemplate::from_metadata(file.metadata(), &tokenizer);
 
-    let mut registry = Registry::new();
-    backend_cpu::register(&mut registry);
-    backend_webgpu::register(&mut registry);
-    backend_verify::register(&mut registry);
-    let selection = registry
+    let selection = registry()
         .select(&common.backend)
         .with_context(|| format!("can't open the backend {:?}", common.backend))?;
     let bar = progress_bar();
@@ -78,10 +74,22 @@ pub(crate) fn load(common: &Common) -> anyhow::Result<Loaded> {
     })
 }
 
+/// Every backend that there is.
+pub(crate) fn registry() -> Registry {
+    let mut registry = Registry::new();
+    backend_cpu::register(&mut registry);
+    backend_webgpu::register(&mut registry);
+    backend_verify::register(&mut registry);
+    registry
+}
+
 impl Loaded {
-    /// An empty session with the context that was asked for.
+    /// An empty session with the context that was asked for. What is longer than the model knows is warned of.
     pub(crate) fn session(&self, common: &Common) -> anyhow::Result<Session> {
         let trained = self.model.config().context_length;
+        if common.ctx.is_some_and(|context| context > trained) {
+            eprintln!("llama: the model was trained with {trained} tokens; texts get worse beyond them");
+        }
         self.session_of(common, common.ctx.unwrap_or(trained.min(DEFAULT_CONTEXT)))
     }
 
@@ -91,7 +99,18 @@ impl Loaded {
         if let Some(cache) = common.cache_type {
             options = options.with_cache(cache.format());
         }
-        Ok(Session::new(&self.model, options)?)
+        let too_large = |error: &llama::Error| {
+            let llama::Error::Backend(error) = error else { return false };
+            matches!(error.kind(), ErrorKind::OutOfMemory | ErrorKind::Limit | ErrorKind::Overflow)
+        };
+        Session::new(&self.model, options).map_err(|error| {
+            let is_too_large = too_large(&error);
+            let error = anyhow::Error::from(error);
+            if !is_too_large {
+                return error;
+            }
+            error.context(format!("no room for a cache of {context} tokens; --ctx makes it smaller"))
+        })
     }
 }
 

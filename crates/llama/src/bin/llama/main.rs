@@ -36,6 +36,7 @@ fn run(args: &args::Args) -> anyhow::Result<()> {
         Task::Chat(args) => chat::run(args),
         Task::Bench(args) => bench::run(args),
         Task::Perplexity(args) => perplexity::run(args),
+        Task::Devices => report::devices(&loaded::registry().available()),
     }
 }
 

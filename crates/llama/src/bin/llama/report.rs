@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, Write};
 
+use backend_api::DeviceInfo;
 use serde::Serialize;
 
 use crate::loaded::Loaded;
@@ -76,6 +77,14 @@ pub(crate) fn text(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     Ok(out.flush()?)
+}
+
+/// What `llama devices` shows.
+pub(crate) fn devices(devices: &[DeviceInfo]) -> anyhow::Result<()> {
+    devices.iter().try_for_each(|device| {
+        let DeviceInfo { selector, name, api, driver, kind } = device;
+        line(format_args!("{selector:<12}{name} ({api}, {kind:?}; {driver})"))
+    })
 }
 
 /// The device, on the standard error.

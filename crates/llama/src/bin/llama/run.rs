@@ -45,6 +45,11 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     let mut session = loaded.session(&args.common)?;
     let prompt = loaded.tokenizer.encode(&args.prompt, true)?;
     ensure!(!prompt.is_empty(), "there is no text to go on with");
+    let (tokens, context) = (prompt.len(), session.context());
+    ensure!(
+        tokens <= context,
+        "the prompt has {tokens} tokens, the context holds {context}; --ctx makes it larger"
+    );
     let shown = !args.common.json;
     if shown {
         report::device(&loaded);
@@ -82,6 +87,10 @@ pub(crate) fn stream(
     };
     let mut sampler = Sampler::new(args.sampling());
     let generated = generate(session, &loaded.tokenizer, &mut sampler, prompt, args.tokens, &mut show);
+    if shown && generated.is_err() {
+        // What is said of it begins a line.
+        report::line(format_args!(""))?;
+    }
     let (tokens, ended) = generated?;
     if let Some(error) = failed {
         return Err(error.into());
