@@ -1,6 +1,8 @@
 //! Kernels of the caller's own on every adapter: right ones against results computed here, wrong ones with the
 //! line that is wrong, bad launches, and that none of them hurts what comes after.
 
+#[path = "custom/defined.rs"]
+mod defined;
 #[path = "custom/endless.rs"]
 mod endless;
 mod forced;
@@ -8,6 +10,8 @@ mod forced;
 mod launches;
 #[path = "custom/results.rs"]
 mod results;
+#[path = "custom/texts.rs"]
+mod texts;
 #[path = "custom/wrong.rs"]
 mod wrong;
 
@@ -27,14 +31,18 @@ fn trials(device: &Arc<Device>) -> Vec<Trial> {
     vec![
         device.trial("wrong/texts", wrong::texts),
         device.trial("wrong/features", wrong::features),
+        device.trial("wrong/constants", |_| wrong::constants()),
         device.trial("wrong/without_a_device", |_| wrong::without_a_device()),
         device.trial("results/parameters", results::parameters),
         device.trial("results/structures", results::structures),
         device.trial("results/workgroups", results::workgroups),
         device.trial("results/constants", results::constants),
         device.trial("results/groups", results::groups),
-        device.trial("results/out_of_bounds", results::out_of_bounds),
-        device.trial("results/division_by_zero", results::division_by_zero),
+        device.trial("defined/out_of_bounds", defined::out_of_bounds),
+        device.trial("defined/neighbours", defined::neighbours),
+        device.trial("defined/divisions", defined::divisions),
+        device.trial("defined/conversions", defined::conversions),
+        device.trial("defined/layouts", defined::layouts),
         device.trial("results/order", results::order),
         device.trial("results/threads", results::threads),
         device.trial("results/captured", results::captured),

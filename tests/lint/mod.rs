@@ -41,6 +41,8 @@ pub(crate) enum Rule {
     NonUniformBarrier,
     /// A subgroup operation that some invocations of the workgroup may not reach.
     NonUniformSubgroup,
+    /// A load by `workgroupUniformLoad` of more than one place.
+    NonUniformPointer,
     /// More workgroup memory than the limit.
     WorkgroupMemory,
     /// More invocations than the limit.
@@ -55,6 +57,7 @@ impl Rule {
         match self {
             Self::NonUniformBarrier => "a barrier in non-uniform control flow",
             Self::NonUniformSubgroup => "a subgroup operation in non-uniform control flow",
+            Self::NonUniformPointer => "a non-uniform pointer of workgroupUniformLoad",
             Self::WorkgroupMemory => "too much workgroup memory",
             Self::Invocations => "too many invocations in a workgroup",
             Self::StorageBuffers => "too many storage buffers",
@@ -72,6 +75,9 @@ impl Rule {
             Self::NonUniformSubgroup => {
                 "Browsers refuse a subgroup operation whose control flow they can't prove to be uniform. Move it out \
                  of the branch and choose its operand with select()."
+            }
+            Self::NonUniformPointer => {
+                "All invocations of a workgroup must load one place, by an index that they share."
             }
             Self::WorkgroupMemory => {
                 "wgpu doesn't compare the sum of var<workgroup> with max_compute_workgroup_storage_size; the driver \
@@ -121,9 +127,10 @@ pub(crate) fn lint(module: &Module, info: &ModuleInfo, limits: Limits) -> Vec<Vi
             rule: match finding.kind {
                 NonUniform::Barrier => Rule::NonUniformBarrier,
                 NonUniform::Subgroup => Rule::NonUniformSubgroup,
+                NonUniform::Pointer => Rule::NonUniformPointer,
             },
             entry_point: entry.name.clone(),
-            detail: format!("{} may not be reached by every invocation", finding.what),
+            detail: finding.to_string(),
             span: finding.span,
         }));
     }

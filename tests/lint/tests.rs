@@ -166,6 +166,23 @@ fn calls_are_followed_with_their_arguments() {
     assert_eq!(of("var x = 0u; assign(&x, lid); out[lid] = sum(x);"), flagged);
 }
 
+/// What is loaded counts as uniform, so it has to be one place.
+#[test]
+fn a_uniform_load_of_a_place_that_varies_is_flagged() {
+    let flagged = [Rule::NonUniformPointer];
+    assert_eq!(rules("if workgroupUniformLoad(&tile[p.n]) > 5u { workgroupBarrier(); }"), []);
+    assert_eq!(rules("if workgroupUniformLoad(&tile[lid]) > 5u { workgroupBarrier(); }"), flagged);
+    assert_eq!(
+        rules("var at = 0u; at = lid; out[0] = workgroupUniformLoad(&tile[at]);"),
+        flagged,
+        "a variable that varies"
+    );
+    let helper = "fn load(at: u32) -> u32 { return workgroupUniformLoad(&tile[at]); }";
+    let of = |body: &str| rules_of(&format!("{helper} {ENTRY} {{ {body} }}"));
+    assert_eq!(of("out[0] = load(group.x);"), []);
+    assert_eq!(of("out[0] = load(lid);"), flagged);
+}
+
 #[test]
 fn built_in_values_in_a_structure_are_told_apart() {
     let entry =

@@ -13,7 +13,8 @@
 //! results differ by more than rounding explains fails with [`BackendError::Disagreement`], which names the
 //! operation, its descriptor, the devices, the worst element, and both values. So does a call that one of the two
 //! refuses. Then the second takes the first one's results over, so that each call is judged alone and a caller who
-//! goes on hears of the next disagreement rather than of consequences.
+//! goes on hears of the next disagreement rather than of consequences. What a call writes beside its outputs is told
+//! once, by the first later call that reads it.
 //!
 //! With [`DIRECTORY_VARIABLE`] set, the operands of such a call are written to a file.
 //!

@@ -1,6 +1,8 @@
 //! One call on both backends, and what comes of it.
 
-use backend_api::support::Access;
+use std::collections::HashMap;
+
+use backend_api::support::{Access, Operand};
 use backend_api::{
     BackendError, BackendResult, Command, ComputeBackend, Difference, Disagreement, ErrorKind,
 };
@@ -75,8 +77,7 @@ impl VerifyBackend {
         self.fall_in(mirror)?;
         let operands = command.operands(op).unwrap_or_default();
         let extents = mirror.extents(operands.iter());
-        let twin = |ptr| mirror.twin(ptr);
-        let before = Mirror::read(&*self.second, &extents, twin)?;
+        let (before, stray) = self.inputs(mirror, &operands, &extents)?;
 
         let first = self.first.execute(op, command);
         if let Err(error) = &first
@@ -105,18 +106,39 @@ impl VerifyBackend {
                 self.second.copy_htod(mirror.twin(ptr), after[0].get(ptr))?;
             }
         }
+        if let Some(about) = stray {
+            let call = format!("one before, which wrote beside its outputs; seen by {command:?}");
+            return Err(self.disagreement(op, call, about));
+        }
         let Some(about) = difference else { return Ok(()) };
         let mut found = Disagreement::new(format!("{command:?}"), self.devices.clone(), about);
         file::write(op, &operands, &Memory { before: &before, after: after.each_ref() }, &mut found);
         Err(BackendError::Disagreement { op, found: Box::new(found) })
     }
 
-    /// What both have in their outputs.
-    fn outputs(
+    /// What the first has before a call, which the second takes over, and the first operand about which they differ:
+    /// calls are compared, so what differs now was written by one that had no business to.
+    fn inputs(
         &self,
         mirror: &Mirror,
-        written: &std::collections::HashMap<u64, usize>,
-    ) -> BackendResult<[Bytes; 2]> {
+        operands: &[Operand],
+        extents: &HashMap<u64, usize>,
+    ) -> BackendResult<(Bytes, Option<Difference>)> {
+        let first = Mirror::read(&*self.first, extents, |ptr| ptr)?;
+        let second = Mirror::read(&*self.second, extents, |ptr| mirror.twin(ptr))?;
+        let mut stray = None;
+        for operand in operands.iter().filter(|operand| extents.contains_key(&operand.ptr)) {
+            let pair = [&first, &second].map(|bytes| bytes.get(operand.ptr));
+            if let Some(about) = difference(operand.arg, pair) {
+                self.second.copy_htod(mirror.twin(operand.ptr), pair[0])?;
+                stray.get_or_insert(about);
+            }
+        }
+        Ok((first, stray))
+    }
+
+    /// What both have in their outputs.
+    fn outputs(&self, mirror: &Mirror, written: &HashMap<u64, usize>) -> BackendResult<[Bytes; 2]> {
         let first = Mirror::read(&*self.first, written, |ptr| ptr)?;
         let second = Mirror::read(&*self.second, written, |ptr| mirror.twin(ptr))?;
         Ok([first, second])
@@ -141,21 +163,26 @@ impl VerifyBackend {
         &self,
         op: &'static str,
         call: impl FnOnce() -> String,
-        [first, second]: [&[u8]; 2],
+        pair: [&[u8]; 2],
     ) -> BackendResult<()> {
-        let differs = |(a, b): &(&u8, &u8)| a != b;
-        let Some(index) = first.iter().zip(second).position(|pair| differs(&pair)) else { return Ok(()) };
-        let wrong = first.iter().zip(second).filter(differs).count();
-        let byte =
-            |bytes: &[u8]| bytes.get(index).map_or_else(String::new, |byte| format!("byte 0x{byte:02x}"));
-        let about = Difference::Elements {
-            arg: "src",
-            wrong,
-            total: first.len(),
-            index,
-            values: [byte(first), byte(second)],
-            accepted: "the same bits".to_owned(),
-        };
-        Err(self.disagreement(op, call(), about))
+        match difference("src", pair) {
+            Some(about) => Err(self.disagreement(op, call(), about)),
+            None => Ok(()),
+        }
     }
+}
+
+/// The first byte about which two reads of the same memory differ.
+fn difference(arg: &'static str, [first, second]: [&[u8]; 2]) -> Option<Difference> {
+    let differs = |(a, b): &(&u8, &u8)| a != b;
+    let index = first.iter().zip(second).position(|pair| differs(&pair))?;
+    let byte = |bytes: &[u8]| bytes.get(index).map_or_else(String::new, |byte| format!("byte 0x{byte:02x}"));
+    Some(Difference::Elements {
+        arg,
+        wrong: first.iter().zip(second).filter(differs).count(),
+        total: first.len(),
+        index,
+        values: [byte(first), byte(second)],
+        accepted: "the same bits".to_owned(),
+    })
 }

@@ -7,6 +7,7 @@ use backend_api::{DType, random};
 use half::f16;
 
 use crate::failure::Failure;
+use crate::params::checked;
 
 /// Bytes of one buffer, at most: what is filled here has to fit in the host's memory.
 const MAX_BYTES: usize = 8 << 30;
@@ -58,9 +59,11 @@ impl FromStr for Operand {
             "normal" => Content::Normal,
             other => match other.strip_prefix('@') {
                 Some(path) => Content::File(path.into()),
-                None => Content::Number(other.parse().map_err(|_| {
-                    format!("{other:?} is none of zeros, ones, iota, random, normal, a number and @FILE")
-                })?),
+                None if other.trim().parse::<f64>().is_ok() => Content::Number(checked(other, dtype)?),
+                None => {
+                    let known = "zeros, ones, iota, random, normal, a number and @FILE";
+                    return Err(format!("{other:?} is none of {known}"));
+                }
             },
         };
         Ok(Self { dtype, shape, content, is_output })
@@ -170,6 +173,28 @@ mod tests {
         assert!(random.iter().all(|x| (-1.0..1.0).contains(x)) && random.iter().any(|&x| x < -0.9));
         assert!(filled("u32:100:random").iter().all(|&x| (0.0..=100.0).contains(&x)));
         assert!(filled("f32:1000:normal").iter().any(|&x| x > 1.5));
+    }
+
+    #[test]
+    fn numbers_that_a_type_cannot_hold_are_refused() {
+        for spec in [
+            "u32:64:-1",
+            "u32:4:1.9",
+            "u32:4:4294967296",
+            "u32:4:nan",
+            "i32:4:2147483648",
+            "i32:4:0.5",
+            "i32:4:inf",
+            "f16:4:100000",
+            "f32:4:1e39",
+        ] {
+            assert!(spec.parse::<Operand>().is_err(), "{spec}");
+        }
+        assert_eq!(filled("u32:1:4294967295"), [4_294_967_295.0]);
+        assert_eq!(filled("i32:1:-2147483648"), [-2_147_483_648.0]);
+        assert_eq!(filled("f16:1:65504"), [65504.0]);
+        assert_eq!(filled("f16:1:-inf"), [f64::NEG_INFINITY]);
+        assert!(filled("f32:1:nan")[0].is_nan());
     }
 
     #[test]

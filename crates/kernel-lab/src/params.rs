@@ -2,6 +2,7 @@
 
 use backend_api::DType;
 use backend_webgpu::{ParamField, ParamsInfo};
+use half::f16;
 
 use crate::operand::{dtype, push};
 
@@ -83,12 +84,18 @@ fn fields(info: &ParamsInfo) -> String {
     info.fields.iter().map(|field| format!("{}: {}", field.name, field.ty)).collect::<Vec<_>>().join(", ")
 }
 
-/// A number that its type can hold.
-fn checked(text: &str, dtype: DType) -> Result<f64, String> {
+/// A number that its type can hold, where that has a fraction rounded.
+pub(crate) fn checked(text: &str, dtype: DType) -> Result<f64, String> {
     let number: f64 = text.trim().parse().map_err(|_| format!("{text:?} is no number"))?;
     let range = match dtype {
         DType::I32 => f64::from(i32::MIN)..=f64::from(i32::MAX),
         DType::U32 => 0.0..=f64::from(u32::MAX),
+        DType::F16 if number.is_finite() && f16::from_f64(number).is_infinite() => {
+            return Err(format!("{text} is no {dtype}"));
+        }
+        DType::F32 if number.is_finite() && (number as f32).is_infinite() => {
+            return Err(format!("{text} is no {dtype}"));
+        }
         _ => return Ok(number),
     };
     if range.contains(&number) && number.fract() == 0.0 {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use backend_api::DeviceInfo;
+use backend_api::{DType, DeviceInfo};
 use backend_webgpu::{Clock, Comparison, DeviceSpecs, KernelReport, ParamSpace, Profile};
 use serde_json::{Value, json};
 
@@ -113,9 +113,12 @@ pub(crate) fn kernel_json(report: &KernelReport) -> Value {
 pub(crate) fn output(index: usize, name: &str, operand: &Operand, numbers: &[f64]) -> String {
     let shape: Vec<String> = operand.shape.iter().map(ToString::to_string).collect();
     let mut text = format!("buffer {index}, {name}: {} {} =", operand.dtype, shape.join("×"));
-    for number in numbers {
-        // As many digits as f32 has.
-        _ = write!(text, " {}", *number as f32);
+    for &number in numbers {
+        _ = match operand.dtype {
+            DType::I32 | DType::U32 => write!(text, " {number}"),
+            // As many digits as f32 has.
+            _ => write!(text, " {}", number as f32),
+        };
     }
     if numbers.len() < operand.elements() {
         text.push_str(" …");

@@ -70,6 +70,28 @@ fn kernels_are_validated_with_and_without_a_device() {
     expect(&lab(&["validate", "-", "--const", "N"], ""), 2, &["NAME=VALUE"]);
 }
 
+/// Integers keep all their digits, and numbers that a type can't hold are refused rather than changed.
+#[test]
+fn integers_are_printed_and_taken_as_they_are() {
+    let text = "@group(0) @binding(0) var<storage, read_write> out: array<u32>;
+@group(0) @binding(1) var<storage, read_write> signed: array<i32>;
+@compute @workgroup_size(1) fn main() {
+    out[0] = 16777217u; out[1] = 4294967295u; out[2] = 123456789u; signed[0] = -2147483647;
+}";
+    let run = ["run", "-", "--grid", "1", "--bind", "u32:4:2147483649", "--bind", "i32:1:0"];
+    let printed = ["= 16777217 4294967295 123456789 2147483649", "= -2147483647"];
+    expect(&lab(&run, text), 0, &printed);
+    for number in ["u32:4:-1", "u32:4:1.5", "f16:8:70000"] {
+        let refused = ["run", "-", "--grid", "1", "--bind", number, "--bind", "i32:1:0"];
+        let (ty, value) =
+            (number.split(':').next().unwrap_or_default(), number.rsplit(':').next().unwrap_or_default());
+        expect(&lab(&refused, text), 2, &[&format!("{value} is no {ty}")]);
+    }
+    let constant = format!("override N: u32;\n{}", text.replace("16777217u", "N"));
+    let refused = ["validate", "-", "--const", "N=1.9"];
+    expect(&lab(&refused, &constant), 1, &["`N` can't be 1.9: it is no u32", ":1:"]);
+}
+
 #[test]
 fn a_missing_device_is_told_from_a_wrong_kernel() {
     let nowhere = ["--device", "no such device", "--json"];

@@ -10,7 +10,7 @@ use conformance::mutate::mutated_wgsl;
 const MOST_BYTES: usize = 6000;
 
 /// Kernels of each kind of statement, binding and memory.
-const SMALL: [&str; 8] = [
+const SMALL: [&str; 9] = [
     "struct Params { alpha: f32, n: u32 }
 @group(0) @binding(0) var<storage, read> x: array<f32>;
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
@@ -94,6 +94,11 @@ fn scaled(p: ptr<function, vec4<f32>>, by: f32) { *p *= by; }
     var v = clamp(x[id.x], vec4<f32>(), vec4<f32>(1.0));
     scaled(&v, exp2(-f32(id.x)));
     x[id.x] = select(smooth_step(v), sqrt(abs(v)), vec4<bool>(true, false, v.x > v.y, any(v != v)));
+}",
+    // Lines end with what WGSL knows beside U+000A.
+    "// x is doubled\r@group(0) @binding(0) var<storage, read_write> x: array<u32>; // ((\u{2028}\u{85}
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) { // {{\u{b}
+    let i = id.x;//\rif i < arrayLength(&x) { //\u{85}x[i] = x[i] + x[i]; //\u{2029}} //\u{c}
 }",
 ];
 

@@ -1,26 +1,25 @@
 //! From a text to a module that is known to be right, with what reflection tells of it.
 
-use std::error::Error;
-
 use backend_api::{Diagnostic, DiagnosticKind, SourcePlace};
-use naga::back::PipelineConstants;
-use naga::back::pipeline_constants::{PipelineConstantError, process_overrides};
 use naga::compact::{KeepUnused, compact};
 use naga::proc::Layouter;
 use naga::valid::{
     Capabilities, EntryPointError, FunctionError, GlobalUse, ModuleInfo, ValidationError, ValidationFlags,
     Validator,
 };
-use naga::{AddressSpace, Expression, GlobalVariable, Handle, Module, ShaderStage, Span, WithSpan};
+use naga::{AddressSpace, Expression, GlobalVariable, Handle, Module, ShaderStage, Span};
 
+use super::constants::resolve;
+use super::faults::{function, located, parse_error, place, validation_error};
 use super::report::{self, KernelReport};
-use super::{BindingAccess, KernelDesc, KernelLimits, constants, extent, limits};
+use super::{BindingAccess, KernelDesc, KernelLimits, extent, limits};
 
 /// A kernel that is right.
 #[derive(Debug)]
 pub(super) struct Checked {
     /// It has one entry point and no constant without a value, and binds nothing that isn't used.
     pub(super) module: Module,
+    pub(super) info: ModuleInfo,
     pub(super) report: KernelReport,
     /// The variables of the report's bindings.
     pub(super) bindings: Vec<Handle<GlobalVariable>>,
@@ -82,6 +81,7 @@ pub(super) fn check(desc: &KernelDesc, allowed: &KernelLimits) -> Result<Checked
         info = validate(text, &module, capabilities)?;
     }
     let source = Source { text, module: &module, info: &info };
+    limits::interface(&source)?;
     let mut layouts = Layouter::default();
     layouts
         .update(module.to_ctx())
@@ -103,7 +103,7 @@ pub(super) fn check(desc: &KernelDesc, allowed: &KernelLimits) -> Result<Checked
         report.warnings.push(located(warning, source.function(&report.entry_point)));
     }
     let bindings = bindings.into_iter().map(|(handle, _)| handle).collect();
-    Ok(Checked { module, report, bindings, params })
+    Ok(Checked { module, info, report, bindings, params })
 }
 
 /// The entry point that is meant.
@@ -139,31 +139,6 @@ fn entry_point(desc: &KernelDesc, module: &Module) -> Result<String, Diagnostic>
     }
 }
 
-/// The module with the entry point alone, its constants with values.
-fn resolve(
-    desc: &KernelDesc,
-    module: &Module,
-    info: &ModuleInfo,
-    name: &str,
-) -> Result<(Module, ModuleInfo), Diagnostic> {
-    constants::check(desc, module)?;
-    let values: PipelineConstants = desc.constants.iter().map(|(key, &value)| (key.clone(), value)).collect();
-    let resolved = process_overrides(module, info, Some((ShaderStage::Compute, name)), &values);
-    match resolved {
-        Ok((module, info)) => Ok((module.into_owned(), info.into_owned())),
-        Err(PipelineConstantError::ValidationError(error)) => {
-            Err(validation_error(&desc.wgsl, &error).of_kind(DiagnosticKind::Constant))
-        }
-        Err(error) => {
-            let place = match &error {
-                PipelineConstantError::MissingValue(name) => constants::declaration(desc, module, name),
-                _ => None,
-            };
-            Err(located(Diagnostic::new(causes(&error).join(": ")).of_kind(DiagnosticKind::Constant), place))
-        }
-    }
-}
-
 /// A warning for each binding that no entry point uses.
 fn unused(text: &str, module: &Module, info: &ModuleInfo) -> Vec<Diagnostic> {
     let variables = resources(module).filter(|&handle| is_unused(module, info, handle));
@@ -194,7 +169,7 @@ fn is_unused(module: &Module, info: &ModuleInfo, handle: Handle<GlobalVariable>)
 fn validate(text: &str, module: &Module, capabilities: Capabilities) -> Result<ModuleInfo, Diagnostic> {
     let validator = |capabilities| Validator::new(ValidationFlags::all(), capabilities);
     validator(capabilities).validate(module).map_err(|error| {
-        let mut said = validation_error(text, &error);
+        let mut said = validation_error(text, Some(module), &error);
         if let Some(reason) = refused_store(module, error.as_inner()) {
             said.reason = reason;
         }
@@ -231,72 +206,4 @@ fn refused_store(module: &Module, error: &ValidationError) -> Option<String> {
         AddressSpace::Uniform => Some(format!("`{name}` is var<uniform>, which can't be written")),
         _ => None,
     }
-}
-
-fn parse_error(text: &str, error: &naga::front::wgsl::ParseError) -> Diagnostic {
-    let mut said = Diagnostic::new(error.message()).of_kind(DiagnosticKind::Wgsl);
-    let first = error.labels().next().map(|(span, _)| span);
-    // What the text should have gone on with is at its end.
-    let end = text.trim_end().len();
-    let span = first.and_then(|span| place(text, span));
-    said.place = span.or_else(|| first.map(|_| SourcePlace::of(text, end..end))).map(Box::new);
-    for (span, label) in error.labels() {
-        let label = match place(text, span) {
-            Some(place) if first != Some(span) => format!("line {}: {label}", place.line),
-            _ => label.to_owned(),
-        };
-        if !label.is_empty() && label != said.reason {
-            said.notes.push(label);
-        }
-    }
-    said.notes.extend(error.notes().map(str::to_owned));
-    said
-}
-
-/// The innermost cause is the reason, and what it is in are the notes.
-fn validation_error(text: &str, error: &WithSpan<ValidationError>) -> Diagnostic {
-    let mut causes = causes(error.as_inner());
-    let reason = causes.pop().unwrap_or_default();
-    let mut said = Diagnostic::new(reason).of_kind(DiagnosticKind::Wgsl);
-    for (span, label) in error.spans() {
-        if said.place.is_none() {
-            said.place = place(text, *span).map(Box::new);
-        }
-        if !label.is_empty() && !label.starts_with("naga::") {
-            said.notes.push(label.clone());
-        }
-    }
-    if let (None, ValidationError::EntryPoint { name, .. }) = (&said.place, error.as_inner()) {
-        said.place = function(text, name).map(Box::new);
-    }
-    causes.reverse();
-    said.notes.extend(causes);
-    said
-}
-
-/// The texts of an error and of its causes, the innermost last.
-fn causes(error: &dyn Error) -> Vec<String> {
-    std::iter::successors(Some(error), |&error| error.source()).map(ToString::to_string).collect()
-}
-
-pub(super) fn located(mut said: Diagnostic, place: Option<SourcePlace>) -> Diagnostic {
-    said.place = place.map(Box::new);
-    said
-}
-
-fn place(text: &str, span: Span) -> Option<SourcePlace> {
-    span.to_range().map(|range| SourcePlace::of(text, range))
-}
-
-/// The place of a function's name, which naga's entry points don't keep.
-fn function(text: &str, name: &str) -> Option<SourcePlace> {
-    let is_name = |c: char| c.is_alphanumeric() || c == '_';
-    text.match_indices("fn").find_map(|(at, keyword)| {
-        let rest = text.get(at + keyword.len()..)?;
-        let found = rest.trim_start();
-        let start = at + keyword.len() + rest.len() - found.len();
-        let follows = found.strip_prefix(name)?;
-        let is_it = found.len() < rest.len() && !follows.starts_with(is_name);
-        is_it.then(|| SourcePlace::of(text, start..start + name.len()))
-    })
 }

@@ -8,7 +8,7 @@ use naga::{AddressSpace, ResourceBinding};
 
 use super::check::{Checked, check};
 use super::report::{BindingInfo, KernelReport, ParamsInfo};
-use super::{BindingAccess, KernelDesc, KernelLimits, stack};
+use super::{BindingAccess, KernelDesc, KernelLimits, opengl, stack};
 use crate::kernels::{self, Signature};
 use crate::ops::{OpContext, State};
 
@@ -108,8 +108,11 @@ pub(crate) fn compile(ctx: &OpContext, desc: &KernelDesc) -> BackendResult<Kerne
     let mut entry_point = desc.entry_point.clone().unwrap_or_default();
     // Drivers recurse over what they compile, too.
     let compiled = stack::run(|| {
-        let checked = check(desc, &allowed)?;
+        let mut checked = check(desc, &allowed)?;
         entry_point.clone_from(&checked.report.entry_point);
+        if device.gpu.info.api == "Gl" {
+            opengl::translate(&mut checked, &desc.wgsl)?;
+        }
         let signature = signature(&checked);
         let (module, report) = renumbered(checked);
         let source = wgpu::ShaderSource::Naga(Cow::Owned(module));

@@ -1,72 +1,104 @@
-//! Values of pipeline-overridable constants, checked before naga takes them, whose errors name neither the constant
-//! nor its type.
+//! Values of pipeline-overridable constants.
 
 use backend_api::{Diagnostic, DiagnosticKind, SourcePlace};
-use half::f16;
-use naga::{Module, Override, Scalar, ScalarKind, Span, TypeInner};
+use naga::back::PipelineConstants;
+use naga::back::pipeline_constants::{PipelineConstantError, process_overrides};
+use naga::valid::{ModuleInfo, ValidationError};
+use naga::{ArraySize, Module, Override, Scalar, ShaderStage, Span, TypeInner};
 
-use super::check::located;
-use super::{KernelDesc, types};
+use super::KernelDesc;
+use super::faults::{causes, function, located, place, validation_error};
 
-/// Checks that each value belongs to a constant whose type can hold it.
+/// The module with the entry point alone, its constants with values.
 ///
 /// # Errors
-/// [`Constant`](DiagnosticKind::Constant), with the constants that there are.
-pub(super) fn check(desc: &KernelDesc, module: &Module) -> Result<(), Diagnostic> {
-    let fault = |reason: String| Diagnostic::new(reason).of_kind(DiagnosticKind::Constant);
+/// [`Constant`](DiagnosticKind::Constant), at the constant, or at what its value isn't possible for.
+pub(super) fn resolve(
+    desc: &KernelDesc,
+    module: &Module,
+    info: &ModuleInfo,
+    name: &str,
+) -> Result<(Module, ModuleInfo), Diagnostic> {
+    let text = &desc.wgsl;
+    let fault = |reason: String, place: Option<SourcePlace>| {
+        located(Diagnostic::new(reason).of_kind(DiagnosticKind::Constant), place)
+    };
     for (name, &value) in &desc.constants {
-        let Some((constant, span)) = find(module, name) else {
-            let there = module.overrides.iter();
-            let there = there.map(|(_, other)| format!("{}: {}", key(other), types::name(module, other.ty)));
-            let there: Vec<String> = there.collect();
-            let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
-            return Err(fault(format!("there is no constant `{name}`, but {there}")));
+        let Some((constant, span)) = declaration(module, name) else {
+            return Err(fault(format!("there is no constant `{name}`{}", known(module)), None));
         };
-        if let TypeInner::Scalar(scalar) = module.types[constant.ty].inner
-            && !fits(value, scalar)
-        {
-            let said = fault(format!(
-                "`{name}` is {}, into which {value} doesn't fit",
-                types::name(module, constant.ty)
-            ));
-            return Err(located(said, place(desc, span)));
+        if let Some(why) = unfit(module, constant, value) {
+            return Err(fault(format!("`{name}` can't be {value}: {why}"), place(text, span)));
         }
     }
-    Ok(())
+    let constants: PipelineConstants =
+        desc.constants.iter().map(|(key, &value)| (key.clone(), value)).collect();
+    let error = match process_overrides(module, info, Some((ShaderStage::Compute, name)), &constants) {
+        Ok((module, info)) => return Ok((module.into_owned(), info.into_owned())),
+        Err(error) => error,
+    };
+    // Handles of the error are those of a module that isn't given.
+    let at = match &error {
+        PipelineConstantError::MissingValue(name) => declaration(module, name).map(|(_, span)| span),
+        PipelineConstantError::ValidationError(error) => match error.as_inner() {
+            ValidationError::ArraySizeError { .. } | ValidationError::Type { .. } => {
+                sized_by_constants(module)
+            }
+            _ => None,
+        },
+        PipelineConstantError::NegativeWorkgroupSize => None,
+        _ => module.overrides.iter().next().map(|(handle, _)| module.overrides.get_span(handle)),
+    };
+    let at = at.and_then(|span| place(text, span)).or_else(|| function(text, name));
+    Err(match error {
+        PipelineConstantError::ValidationError(error) => {
+            let said = validation_error(text, None, &error).of_kind(DiagnosticKind::Constant);
+            let at = said.place.as_deref().cloned().or(at);
+            located(said, at)
+        }
+        error => fault(causes(&error).join(": "), at),
+    })
 }
 
-/// The declaration of a constant.
-pub(super) fn declaration(desc: &KernelDesc, module: &Module, name: &str) -> Option<SourcePlace> {
-    place(desc, find(module, name)?.1)
+/// A constant by its number, or if it has none by its name.
+fn declaration<'a>(module: &'a Module, name: &str) -> Option<(&'a Override, Span)> {
+    let found = module.overrides.iter().find(|(_, constant)| match constant.id {
+        Some(id) => name.parse() == Ok(id),
+        None => constant.name.as_deref() == Some(name),
+    });
+    found.map(|(handle, constant)| (constant, module.overrides.get_span(handle)))
 }
 
-fn find<'a>(module: &'a Module, name: &str) -> Option<(&'a Override, Span)> {
-    let mut all = module.overrides.iter();
-    all.find(|(_, constant)| key(constant) == name)
-        .map(|(handle, constant)| (constant, module.overrides.get_span(handle)))
+/// The constants that there are, behind what isn't one.
+fn known(module: &Module) -> String {
+    let constants = module.overrides.iter().filter_map(|(_, constant)| match (constant.id, &constant.name) {
+        (Some(id), Some(name)) => Some(format!("`{id}` ({name})")),
+        (Some(id), None) => Some(format!("`{id}`")),
+        (None, name) => name.as_ref().map(|name| format!("`{name}`")),
+    });
+    let constants: Vec<String> = constants.collect();
+    if constants.is_empty() { String::new() } else { format!(", but {}", constants.join(", ")) }
 }
 
-/// What a constant is set by: its number where it has one, else its name.
-fn key(constant: &Override) -> String {
-    match (constant.id, &constant.name) {
-        (Some(id), _) => id.to_string(),
-        (None, name) => name.clone().unwrap_or_default(),
-    }
+/// Why a constant's type can't have a value.
+fn unfit(module: &Module, constant: &Override, value: f64) -> Option<String> {
+    let TypeInner::Scalar(scalar) = module.types[constant.ty].inner else { return None };
+    let (name, range) = match scalar {
+        Scalar::I32 => ("i32", f64::from(i32::MIN)..=f64::from(i32::MAX)),
+        Scalar::U32 => ("u32", 0.0..=f64::from(u32::MAX)),
+        Scalar::F32 => ("f32", f64::from(f32::MIN)..=f64::from(f32::MAX)),
+        Scalar::F16 => ("f16", -65504.0..=65504.0),
+        Scalar::BOOL if value.is_nan() => return Some("it is a bool".to_owned()),
+        _ => return None,
+    };
+    let is_whole = !matches!(scalar, Scalar::I32 | Scalar::U32) || value.fract() == 0.0;
+    (!is_whole || !range.contains(&value)).then(|| format!("it is no {name}"))
 }
 
-fn place(desc: &KernelDesc, span: Span) -> Option<SourcePlace> {
-    span.to_range().map(|range| SourcePlace::of(&desc.wgsl, range))
-}
-
-/// Whether a type holds a number, rounded towards zero for integers.
-fn fits(value: f64, scalar: Scalar) -> bool {
-    let integer = value.trunc();
-    match (scalar.kind, scalar.width) {
-        (ScalarKind::Bool, _) => true,
-        (ScalarKind::Sint, 4) => (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&integer),
-        (ScalarKind::Uint, 4) => (0.0..=f64::from(u32::MAX)).contains(&integer),
-        (ScalarKind::Float, 2) => f16::from_f64(value).is_finite(),
-        (ScalarKind::Float, 4) => (value as f32).is_finite(),
-        _ => value.is_finite(),
-    }
+/// The first variable with an array whose length constants say.
+fn sized_by_constants(module: &Module) -> Option<Span> {
+    let is_sized =
+        |ty| matches!(module.types[ty].inner, TypeInner::Array { size: ArraySize::Pending(_), .. });
+    let found = module.global_variables.iter().find(|(_, variable)| is_sized(variable.ty));
+    found.map(|(handle, _)| module.global_variables.get_span(handle))
 }

@@ -1,10 +1,14 @@
 //! What naga doesn't check: sizes and counts against the device's limits, kinds of bindings, and barriers.
 
+use std::collections::HashSet;
+
 use backend_api::{Diagnostic, DiagnosticKind, SourcePlace};
 use naga::proc::Layouter;
-use naga::{AddressSpace, Arena, GlobalVariable, Handle, LocalVariable, TypeInner};
+use naga::valid::FunctionInfo;
+use naga::{AddressSpace, Binding, Expression, Function, GlobalVariable, Handle, Module, Span, TypeInner};
 
-use super::check::{Source, located};
+use super::check::Source;
+use super::faults::located;
 use super::report::{self, BindingInfo};
 use super::{KernelLimits, MAX_PARAM_BYTES, MAX_STORAGE_BINDINGS};
 use crate::uniformity::{NonUniform, check as check_uniformity};
@@ -12,6 +16,28 @@ use crate::uniformity::{NonUniform, check as check_uniformity};
 /// Bytes of private variables, and of the variables of one function, at most: what the WGSL specification
 /// asks every compiler for. Some drivers have less than a large array and crash.
 const MAX_INVOCATION_BYTES: u64 = 8192;
+
+/// Refuses inputs and results that only graphics have, over which drivers crash.
+pub(super) fn interface(source: &Source<'_>) -> Result<(), Diagnostic> {
+    let function = &source.entry().function;
+    let is_location = |binding: &Option<Binding>| matches!(binding, Some(Binding::Location { .. }));
+    let is_input = function.arguments.iter().any(|argument| {
+        let members = match &source.module.types[argument.ty].inner {
+            TypeInner::Struct { members, .. } => members.as_slice(),
+            _ => &[],
+        };
+        is_location(&argument.binding) || members.iter().any(|member| is_location(&member.binding))
+    });
+    let what = match (&function.result, is_input) {
+        (Some(_), _) => "has a result",
+        (None, true) => "has an input with @location",
+        (None, false) => return Ok(()),
+    };
+    let name = &source.entry().name;
+    let said = Diagnostic::new(format!("`{name}` {what}, which a compute shader can't have"));
+    let said = said.of_kind(DiagnosticKind::Wgsl).with_note("a kernel reads and writes storage buffers");
+    Err(located(said, source.function(name)))
+}
 
 /// The bindings of a kernel and the variable of its parameters.
 pub(super) type Resources = (Vec<(Handle<GlobalVariable>, BindingInfo)>, Option<Handle<GlobalVariable>>);
@@ -114,35 +140,68 @@ pub(super) fn workgroup(
 
 /// Checks the memory that each invocation has for itself.
 pub(super) fn memory_of_invocations(source: &Source<'_>, layouts: &Layouter) -> Result<(), Diagnostic> {
+    let module = source.module;
     let private = source.used().filter(|(_, variable)| variable.space == AddressSpace::Private);
-    let private = private.map(|(handle, variable)| (layouts[variable.ty].size, source.variable(handle)));
-    bounded("private variables", private)?;
-    let functions = source.module.functions.iter().map(|(_, function)| function);
-    for function in functions.chain([&source.entry().function]) {
-        bounded("a function's variables", locals(source, layouts, &function.local_variables))?;
+    let private = private
+        .map(|(handle, variable)| (layouts[variable.ty].size, module.global_variables.get_span(handle)));
+    bounded(source, "private variables", private)?;
+    let functions = module.functions.iter().map(|(handle, function)| {
+        let span = module.functions.get_span(handle);
+        (function, &source.info[handle], span)
+    });
+    let entry = (&source.entry().function, source.info.get_entry_point(0), Span::UNDEFINED);
+    for (function, info, span) in functions.chain([entry]) {
+        let locals = function.local_variables.iter();
+        let locals =
+            locals.map(|(handle, local)| (layouts[local.ty].size, function.local_variables.get_span(handle)));
+        bounded(source, "a function's variables", locals)?;
+        let passed = function.arguments.iter().map(|argument| argument.ty);
+        let passed = passed.chain(function.result.as_ref().map(|result| result.ty));
+        let passed = passed.filter(|&ty| {
+            matches!(module.types[ty].inner, TypeInner::Array { .. } | TypeInner::Struct { .. })
+        });
+        let values = indexed_values(module, function, info).chain(passed.map(|ty| (layouts[ty].size, span)));
+        bounded(source, "a function's arrays that are no variables", values)
+            .map_err(|said| said.with_note("tables fit in a storage buffer"))?;
     }
     Ok(())
 }
 
-fn locals(
-    source: &Source<'_>,
-    layouts: &Layouter,
-    variables: &Arena<LocalVariable>,
-) -> impl Iterator<Item = (u32, Option<SourcePlace>)> {
-    variables
-        .iter()
-        .map(|(handle, variable)| (layouts[variable.ty].size, source.place(variables.get_span(handle))))
+/// The arrays that are indexed as values, for which compilers make variables, each constant once.
+fn indexed_values<'a>(
+    module: &'a Module,
+    function: &'a Function,
+    info: &'a FunctionInfo,
+) -> impl Iterator<Item = (u32, Span)> + 'a {
+    let (mut values, mut constants) = (HashSet::new(), HashSet::new());
+    function.expressions.iter().filter_map(move |(handle, expression)| {
+        let Expression::Access { base, .. } = *expression else { return None };
+        let is_new = match function.expressions[base] {
+            Expression::Constant(constant) => constants.insert(constant),
+            _ => values.insert(base),
+        };
+        let inner = info[base].ty.inner_with(&module.types);
+        let is_array = matches!(inner, TypeInner::Array { .. });
+        (is_new && is_array).then(|| (inner.size(module.to_ctx()), function.expressions.get_span(handle)))
+    })
 }
 
 /// Checks the sum of the sizes; the place is that of the largest.
 fn bounded(
+    source: &Source<'_>,
     what: &str,
-    variables: impl Iterator<Item = (u32, Option<SourcePlace>)>,
+    sizes: impl Iterator<Item = (u32, Span)>,
 ) -> Result<(), Diagnostic> {
-    let variables: Vec<_> = variables.collect();
-    let bytes: u64 = variables.iter().map(|&(bytes, _)| u64::from(bytes)).sum();
-    let largest = variables.into_iter().max_by_key(|&(bytes, _)| bytes).and_then(|(_, place)| place);
-    limit(format!("bytes of {what}"), bytes, MAX_INVOCATION_BYTES, largest)
+    let (mut bytes, mut largest) = (0, (0, Span::UNDEFINED));
+    for (size, span) in sizes {
+        bytes += u64::from(size);
+        if size > largest.0 {
+            largest = (size, span);
+        }
+    }
+    // A place takes a pass over the text.
+    let place = if bytes > MAX_INVOCATION_BYTES { source.place(largest.1) } else { None };
+    limit(format!("bytes of {what}"), bytes, MAX_INVOCATION_BYTES, place)
 }
 
 /// Checks that every invocation reaches each barrier; what isn't certain of subgroup operations is a warning.
@@ -152,15 +211,17 @@ pub(super) fn uniformity(
     warnings: &mut Vec<Diagnostic>,
 ) -> Result<(), Diagnostic> {
     for finding in check_uniformity(source.module, source.entry()) {
-        let said = Diagnostic::new(format!("{} may not be reached by every invocation", finding.what))
+        let said = Diagnostic::new(finding.to_string())
             .of_kind(DiagnosticKind::Uniformity)
-            .with_note(
+            .with_note(if finding.kind == NonUniform::Pointer {
+                "index with what all invocations of a workgroup share, such as workgroup_id or parameters"
+            } else {
                 "on the way to it, branch and loop only on workgroup_id, num_workgroups, parameters, read-only \
                  buffers and constants; guard the loads and stores instead, or pass a value through \
-                 workgroupUniformLoad",
-            );
+                 workgroupUniformLoad"
+            });
         let said = located(said, source.place(finding.span));
-        if finding.kind == NonUniform::Barrier && !allow {
+        if finding.kind != NonUniform::Subgroup && !allow {
             return Err(said);
         }
         warnings.push(said);

@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! extent     the text is not too long and not nested too deeply for a compiler
-//! check      naga parses and validates it, an entry point is chosen, constants get their values
-//! constants  those values are checked
+//! check      naga parses and validates it, an entry point is chosen
+//! faults     what naga says is wrong, with its place, for which unplaced looks where naga tells none
+//! constants  pipeline-overridable constants get their values
 //! limits     what naga doesn't check: sizes, counts, kinds of bindings, barriers
 //! report     what reflection tells: bindings, parameters, workgroup size, memory
+//! opengl     there, what GLSL leaves undefined is rewritten, and what it lays out otherwise is refused
 //! compiled   bindings are renumbered as those of built-in kernels, the driver compiles it
 //! launch     handles are checked against the report and recorded as one command
 //! ```
@@ -18,11 +20,14 @@ mod compiled;
 mod constants;
 mod desc;
 mod extent;
+mod faults;
 mod launch;
 mod limits;
+mod opengl;
 mod report;
 mod stack;
 mod types;
+mod unplaced;
 
 pub use compiled::Kernel;
 pub(crate) use compiled::compile;

@@ -198,8 +198,12 @@ impl<'a> Frame<'a> {
             }
             Statement::Kill => place.returned = true,
             Statement::ControlBarrier(_) => require_uniform(NonUniform::Barrier, "a barrier"),
-            Statement::WorkGroupUniformLoad { .. } => {
+            Statement::WorkGroupUniformLoad { pointer, .. } => {
                 require_uniform(NonUniform::Barrier, "workgroupUniformLoad");
+                if self.varies(*pointer) {
+                    let what = "the pointer of workgroupUniformLoad";
+                    found.push(Finding { kind: NonUniform::Pointer, what, span });
+                }
             }
             Statement::SubgroupBallot { .. } => {
                 require_uniform(NonUniform::Subgroup, "subgroupBallot");

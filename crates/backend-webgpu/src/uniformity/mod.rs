@@ -6,20 +6,24 @@
 mod flow;
 mod values;
 
+use std::fmt;
+
 use naga::Span;
 
 pub use flow::check;
 
-/// What some invocations of a workgroup may not reach.
+/// What some invocations of a workgroup may not reach, or have of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NonUniform {
     /// A barrier, or `workgroupUniformLoad`.
     Barrier,
+    /// What `workgroupUniformLoad` loads, which has to be one place.
+    Pointer,
     /// A subgroup operation.
     Subgroup,
 }
 
-/// A place in non-uniform control flow where uniform flow is needed.
+/// A place where uniform control flow is needed, or a uniform value, and isn't certain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Finding {
     /// Which kind of operation it is.
@@ -28,4 +32,14 @@ pub struct Finding {
     pub what: &'static str,
     /// Where it is.
     pub span: Span,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let why = match self.kind {
+            NonUniform::Pointer => "may differ between invocations",
+            NonUniform::Barrier | NonUniform::Subgroup => "may not be reached by every invocation",
+        };
+        write!(f, "{} {why}", self.what)
+    }
 }

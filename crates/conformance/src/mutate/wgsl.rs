@@ -129,6 +129,9 @@ const STRANGE: [&str; 14] = [
     "`",
 ];
 
+/// What ends a line in WGSL, and with it a comment.
+const LINE_BREAKS: [char; 7] = ['\n', '\u{b}', '\u{c}', '\r', '\u{85}', '\u{2028}', '\u{2029}'];
+
 /// Counts around the limits of a parser's depth, and far above.
 const DEPTHS: [usize; 9] = [3, 20, 100, 126, 127, 128, 500, 1_500, 30_000];
 
@@ -159,7 +162,7 @@ fn tokens(text: &str) -> Vec<String> {
     while let Some(first) = rest.chars().next() {
         let end = |class: &dyn Fn(char) -> bool| rest.find(|c| !class(c)).unwrap_or(rest.len());
         let len = match first {
-            _ if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
+            _ if rest.starts_with("//") => rest.find(LINE_BREAKS).unwrap_or(rest.len()),
             _ if first.is_whitespace() => end(&char::is_whitespace),
             // A number with its point and its suffix.
             _ if first.is_ascii_digit() => end(&|c| is_word(c) || c == '.'),
