@@ -3,12 +3,22 @@
 
 use super::source::{Lib, shader};
 
+/// A file's text; of one that is `native`, none in a browser.
+macro_rules! text {
+    ($file:literal) => {
+        shader!(concat!("lib/", $file))
+    };
+    ($file:literal native) => {
+        if cfg!(target_family = "wasm") { "" } else { text!($file) }
+    };
+}
+
 macro_rules! libs {
-    ($($(#[$doc:meta])* $name:ident = $file:literal $(needs [$($need:ident),+])?),+ $(,)?) => {
+    ($($(#[$doc:meta])* $name:ident = $($native:ident)? $file:literal $(needs [$($need:ident),+])?),+ $(,)?) => {
         $($(#[$doc])*
         pub(crate) const $name: Lib = Lib {
             name: concat!("lib/", $file),
-            text: shader!(concat!("lib/", $file)),
+            text: text!($file $($native)?),
             needs: &[$($($need),+)?],
         };)+
     };
@@ -182,8 +192,8 @@ libs! {
     ATTENTION_PARTS_FOURS = "attention_parts_fours" needs [ATTENTION, ATTENTION_PIECES, ATTENTION_SINKS],
     ATTENTION_OUTPUTS = "attention_outputs" needs [ATTENTION, ATTENTION_SEEN, ATTENTION_PIECES, ATTENTION_SINKS],
     /// Parts that the last workgroup puts together.
-    ATTENTION_FIXUP = "attention_fixup" needs [ATTENTION, ATTENTION_SEEN, ATTENTION_PIECES, ATTENTION_SINKS],
-    ATTENTION_FIXUP_ROWS = "attention_fixup_rows" needs [ATTENTION_FIXUP],
+    ATTENTION_FIXUP = native "attention_fixup" needs [ATTENTION, ATTENTION_SEEN, ATTENTION_PIECES, ATTENTION_SINKS],
+    ATTENTION_FIXUP_ROWS = native "attention_fixup_rows" needs [ATTENTION_FIXUP],
     /// Elements of f16 that aren't read in a hurry.
     ATTENTION_FOURS = "attention_fours",
     /// Numbers of rows that share keys.
