@@ -145,7 +145,8 @@ pub(crate) fn describe(index: usize, info: &wgpu::AdapterInfo) -> DeviceInfo {
     };
     DeviceInfo {
         selector: format!("webgpu:{index}"),
-        name: info.name.clone(),
+        // Most browsers don't tell pages what the adapter is called.
+        name: if info.name.is_empty() { "WebGPU adapter".to_owned() } else { info.name.clone() },
         api: format!("{:?}", info.backend),
         driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
         kind,
