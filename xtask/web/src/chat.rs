@@ -102,7 +102,7 @@ fn stops(chat: &mut Chat<'_>) -> anyhow::Result<String> {
 fn files(chat: &mut Chat<'_>) -> anyhow::Result<String> {
     let wrong = [
         ("'not a model'", "text.gguf", "this is not a GGUF file"),
-        ("model.slice(0, 500000)", "half.gguf", "are left"),
+        ("model.slice(0, 500000)", "half.gguf", "it is cut short"),
         ("model.slice(0, 64), '\\xff'.repeat(4096)", "head.gguf", "can't be read"),
     ];
     for (parts, name, words) in wrong {
