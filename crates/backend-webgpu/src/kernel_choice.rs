@@ -80,7 +80,8 @@ impl WebGpuBackend {
 
     /// Makes attention use one kernel wherever it can, for tests and measurements: one of
     /// [`attention_kernels`](Self::attention_kernels), with `+split4` or the like for the number of pieces
-    /// into which `split` cuts the keys. `None` lets the backend choose again.
+    /// into which kernels for few queries cut the keys, and `+fixup` behind it where the last workgroup puts them together.
+    /// `None` lets the backend choose again.
     ///
     /// # Errors
     /// [`Unsupported`](backend_api::BackendError::Unsupported) if there is no such kernel.

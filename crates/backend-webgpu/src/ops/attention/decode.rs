@@ -78,7 +78,7 @@ const LANES: [usize; 3] = [8, 16, 32];
 const TURNS: usize = 4;
 
 /// The most steps of a workgroup that takes all keys: together they are shorter than the launch that would put
-/// pieces together. Those of a wide workgroup take half as long again, as its subgroups wait for each other.
+/// pieces together. Four steps of a wide workgroup are as short, eight aren't (shaders/attention/notes.md).
 const MOST_STEPS: usize = 7;
 const MOST_WIDE_STEPS: usize = 4;
 
@@ -96,15 +96,12 @@ impl Workgroup {
     /// Of a row whose keys are too many for few subgroups, and too few to be worth pieces.
     pub(super) const WIDE: Self = Self { rows: 1, subgroups: 16 };
 
-    const ALL: [Self; 4] = [Self::new(ROWS[0]), Self::new(ROWS[1]), Self::new(ROWS[2]), Self::WIDE];
+    pub(super) const ALL: [Self; 4] =
+        [Self::new(ROWS[0]), Self::new(ROWS[1]), Self::new(ROWS[2]), Self::WIDE];
 
     /// Of so many rows.
     pub(super) const fn new(rows: usize) -> Self {
         Self { rows, subgroups: 4 }
-    }
-
-    pub(super) fn all() -> impl Iterator<Item = Self> {
-        Self::ALL.into_iter()
     }
 }
 

@@ -52,7 +52,7 @@ impl Kernel {
     pub(super) fn all() -> impl Iterator<Item = Self> {
         let cooperative = CooperativeTile::ALL.into_iter().map(Self::Cooperative);
         let decode_cooperative = decode_cooperative::Tile::ALL.into_iter().map(Self::DecodeCooperative);
-        let decode = decode::Workgroup::all().map(Self::Decode);
+        let decode = decode::Workgroup::ALL.into_iter().map(Self::Decode);
         let split = ROWS.into_iter().map(Self::Split);
         let few = decode_cooperative.chain(decode).chain(split);
         FlashTile::ALL.into_iter().map(Self::Flash).chain(cooperative).chain(few)
@@ -91,16 +91,22 @@ impl Kernel {
         }
     }
 
-    /// What its last workgroups would put together of so many pieces, if they can.
-    fn fixup(self, ctx: &OpContext, desc: &AttentionDesc, pieces: usize) -> Option<fixup::Parts> {
+    /// What its last workgroups would put together of so many pieces, if the device has room for that.
+    fn parts(self, ctx: &OpContext, desc: &AttentionDesc, pieces: usize) -> Option<fixup::Parts> {
         let rows = self.rows().filter(|_| desc.lse.is_none())?;
         let (tiles, rows) = (Pieces::tiles(desc, rows), rows.min(shared_rows(desc)));
         let parts = fixup::Parts { tiles, rows, pieces, columns: desc.v_head_dim };
-        let is_verified = match self {
-            Self::DecodeCooperative(tile) => parts.fit(ctx) && tile.is_verified(ctx, Output::FixedUp),
-            _ => parts.fit(ctx),
+        parts.fit(ctx).then_some(parts)
+    }
+
+    /// Whether its last workgroups can put so many pieces together, and can be trusted to. Of a kernel that
+    /// [suits](Self::suits): the first answer for one on tensor cores compiles and tests it.
+    fn fixes_up(self, ctx: &OpContext, desc: &AttentionDesc, pieces: usize) -> bool {
+        let is_verified = || match self {
+            Self::DecodeCooperative(tile) => tile.is_verified(ctx, Output::FixedUp),
+            _ => true,
         };
-        is_verified.then_some(parts)
+        self.parts(ctx, desc, pieces).is_some() && is_verified()
     }
 
     /// Whether it can do it on this device, and can be trusted there.
@@ -168,7 +174,7 @@ impl Plan {
         let each = kernel.iterations(desc);
         let splits = iterations::exceeded(ctx, keys.saturating_mul(each))
             .map_or(1, |most| keys.div_ceil((most / each).saturating_sub(LEAST_KEYS).max(1)));
-        let fixup = self.fixup && kernel.fixup(ctx, desc, splits).is_some();
+        let fixup = self.fixup && kernel.fixes_up(ctx, desc, splits);
         Self { kernel, splits, fixup, ..self }
     }
 
@@ -177,8 +183,8 @@ impl Plan {
         // Whether it suits may take a self-test, during which nobody has to wait for the lock.
         let forced = *ctx.state.attention_override.lock();
         if let Some(KernelOverride { kernel, splits, fixup }) = forced
-            && (!fixup || kernel.fixup(ctx, desc, splits).is_some())
             && kernel.suits(ctx, desc, windows)
+            && (!fixup || kernel.fixes_up(ctx, desc, splits))
         {
             return Self { kernel, wide, splits: splits.min(desc.seq_kv.max(1)), fixup };
         }
@@ -188,7 +194,8 @@ impl Plan {
         if is_few && let Some((kernel, splits)) = for_few_queries(ctx, desc, windows) {
             // Others are about as fast with a launch for that.
             let fixup = matches!(kernel, Kernel::DecodeCooperative(_))
-                && kernel.fixup(ctx, desc, splits).is_some_and(|parts| parts.are_fast(ctx));
+                && kernel.parts(ctx, desc, splits).is_some_and(|parts| parts.are_fast(ctx))
+                && kernel.fixes_up(ctx, desc, splits);
             return Self { kernel, wide, splits, fixup };
         }
         let tiles = CooperativeTile::candidates(desc, compute_units);
