@@ -27,35 +27,75 @@ fn scaled(x: u32, weight: u32, factor: f32) -> u32 {
   return pack2x16float(vec2<f32>(vec2<f16>(numbers)));
 }
 
-fn prepare_rows(index: u32) {
+// Eight neighbouring elements of a row, and their weights.
+struct HeldEight {
+  x: vec4<u32>,
+  weight: vec4<u32>,
+}
+
+// What an invocation normalises.
+struct HeldRows {
+  low: HeldEight,
+  high: HeldEight,
+}
+
+const_assert STAGED <= 2u * THREADS;
+
+// The vector `i` of all rows, of which the last stands for those beyond it.
+fn load_eight(i: u32) -> HeldEight {
   let width = params.k / 8u;
-  for (var r = 0u; r < params.m; r++) {
-    var squares = 0.0;
-    for (var i = index; i < width; i += THREADS) {
-      let x = a[(params.a + r * params.a_ld) / 8u + i];
-      sh_rows[r * width + i] = x;
-      squares += square(unpack2x16float(x.x)) + square(unpack2x16float(x.y));
-      squares += square(unpack2x16float(x.z)) + square(unpack2x16float(x.w));
+  let at = min(i, params.m * width - 1u);
+  return HeldEight(a[(params.a + at / width * params.a_ld) / 8u + at % width], norm[params.norm + at % width]);
+}
+
+fn load_rows(index: u32) -> HeldRows {
+  let low = load_eight(index);
+  if THREADS >= STAGED {
+    return HeldRows(low, HeldEight());
+  }
+  return HeldRows(low, load_eight(index + THREADS));
+}
+
+fn squares_of(x: vec4<u32>) -> f32 {
+  let first = square(unpack2x16float(x.x)) + square(unpack2x16float(x.y));
+  return first + square(unpack2x16float(x.z)) + square(unpack2x16float(x.w));
+}
+
+// Writes the vector `i` of all rows, normalised.
+fn put_normalised(held: HeldEight, i: u32) {
+  let width = params.k / 8u;
+  if i >= params.m * width {
+    return;
+  }
+  let row = i / width;
+  var squares = 0.0;
+  for (var s = 0u; s < SUBGROUPS; s++) {
+    squares += sh_squares[row * SUBGROUPS + s];
+  }
+  let factor = inverseSqrt(squares / f32(params.k) + params.eps);
+  sh_rows[i] = vec4<u32>(
+    scaled(held.x.x, held.weight.x, factor),
+    scaled(held.x.y, held.weight.y, factor),
+    scaled(held.x.z, held.weight.z, factor),
+    scaled(held.x.w, held.weight.w, factor),
+  );
+}
+
+fn prepare_rows(index: u32, held: HeldRows) {
+  let width = params.k / 8u;
+  let low = squares_of(held.low.x);
+  let high = squares_of(held.high.x);
+  for (var row = 0u; row < params.m; row++) {
+    var squares = select(0.0, low, index / width == row);
+    if THREADS < STAGED {
+      squares += select(0.0, high, (index + THREADS) / width == row);
     }
-    sh_squares[r * SUBGROUPS + index / SUBGROUP] = subgroupAdd(squares);
+    sh_squares[row * SUBGROUPS + index / SUBGROUP] = subgroupAdd(squares);
   }
   workgroupBarrier();
-  for (var r = 0u; r < params.m; r++) {
-    var squares = 0.0;
-    for (var s = 0u; s < SUBGROUPS; s++) {
-      squares += sh_squares[r * SUBGROUPS + s];
-    }
-    let factor = inverseSqrt(squares / f32(params.k) + params.eps);
-    for (var i = index; i < width; i += THREADS) {
-      let x = sh_rows[r * width + i];
-      let weight = norm[params.norm + i];
-      sh_rows[r * width + i] = vec4<u32>(
-        scaled(x.x, weight.x, factor),
-        scaled(x.y, weight.y, factor),
-        scaled(x.z, weight.z, factor),
-        scaled(x.w, weight.w, factor),
-      );
-    }
+  put_normalised(held.low, index);
+  if THREADS < STAGED {
+    put_normalised(held.high, index + THREADS);
   }
   workgroupBarrier();
 }
@@ -63,4 +103,20 @@ fn prepare_rows(index: u32) {
 // Eight elements of a row from the column k on.
 fn eight_of_row(row: u32, k: u32) -> vec4<u32> {
   return sh_rows[(row * params.k + k) / 8u];
+}
+
+// Workgroup memory needs no fetching ahead.
+struct FetchedRow {
+  first: vec4<u32>,
+  second: vec4<u32>,
+  third: vec4<u32>,
+  fourth: vec4<u32>,
+}
+
+fn fetch_row(row: u32, k: u32) -> FetchedRow {
+  return FetchedRow();
+}
+
+fn eight_of_fetched_row(fetched: vec4<u32>, row: u32, k: u32) -> vec4<u32> {
+  return eight_of_row(row, k);
 }

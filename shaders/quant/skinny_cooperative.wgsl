@@ -2,8 +2,8 @@
 // device's tensor cores, which add in f32: what takes the time is reading B once. With GATED, the first half of
 // B's rows gives P₁, the second P₂, and C = residual + activation(P₁) · P₂.
 //
-// A workgroup makes ROWS rows and COLUMNS columns of the product, half of which are gates with GATED. Its SUBGROUPS subgroups share k, and add their parts at
-// the end. Rows of B are the left operand, so that an invocation has sums of those rows whose scales it reads:
+// A workgroup makes ROWS rows and COLUMNS columns of the product, half of which are gates with GATED. Its SUBGROUPS
+// subgroups share k, and add their parts at the end. Rows of B are the left operand, so that an invocation has sums of those rows whose scales it reads:
 // quants are exact in f16, and scales are applied to the sums of blocks, in f32.
 //
 // Operands go from memory straight into fragments. An invocation has the word j of each block of its rows and
@@ -13,7 +13,9 @@
 // Rows of A start at multiples of eight elements, and k is whole units. Beyond the last row of either operand,
 // another one's products are made, but not written.
 //
-// needs: TA = f16, TC, SUBGROUPS, ROWS, PREFETCH, HALF_BLOCKS, ACTIVATION, GATED, GATE, lib/quant_product,
+// With PERSISTENT, a workgroup makes tile after tile, so that it prepares the rows once.
+//
+// needs: TA = f16, TC, SUBGROUPS, ROWS, PERSISTENT, HALF_BLOCKS, ACTIVATION, GATED, GATE, lib/quant_product,
 // lib/fragment_elements, a format's scales and its lib/quant_fragments_*, rows of A (lib/quant_rows or
 // lib/quant_rows_normed)
 
@@ -31,21 +33,26 @@ const RESULTS: u32 = COLUMNS >> GATED;
 var<workgroup> sh: array<f32, SUBGROUPS * ROWS * COLUMNS>;
 
 const_assert ROWS == 8u || ROWS == 16u;
+const_assert ROWS * RESULTS <= THREADS;
 
-// A unit of two rows of B that lie eight apart, or are a gate's and the one that it opens.
+// A unit of two rows of B that lie eight apart, or are a gate's and the one that it opens, and what is fetched with it
+// of a row of A.
 struct Pair {
   low: Quants,
   high: Quants,
   low_scales: Scales,
   high_scales: Scales,
+  row: FetchedRow,
 }
 
-fn fetch(rows: vec2<u32>, unit: u32, j: u32) -> Pair {
+// The unit of two rows of B and of a row of A.
+fn fetch(columns: vec2<u32>, row: u32, unit: u32, j: u32) -> Pair {
   return Pair(
-    load_quants(rows.x, unit, j),
-    load_quants(rows.y, unit, j),
-    load_scales(rows.x, unit),
-    load_scales(rows.y, unit),
+    load_quants(columns.x, unit, j),
+    load_quants(columns.y, unit, j),
+    load_scales(columns.x, unit),
+    load_scales(columns.y, unit),
+    fetch_row(row, 128u * unit + 8u * j),
   );
 }
 
@@ -55,8 +62,8 @@ struct Columns {
   high: vec4<u32>,
 }
 
-fn fetch_a(rows: vec2<u32>, k: u32) -> Columns {
-  let low = eight_of_row(rows.x, k);
+fn columns_of_a(fetched: vec4<u32>, rows: vec2<u32>, k: u32) -> Columns {
+  let low = eight_of_fetched_row(fetched, rows.x, k);
   if ROWS == 8u {
     return Columns(low, low);
   }
@@ -87,8 +94,16 @@ fn added(sums: Elements, by: Elements, low: f32, high: f32) -> Elements {
   return Elements(sums.low + low * by.low, sums.high + high * by.high);
 }
 
-fn add_block(sums: Elements, pair: Pair, block: u32, j: u32, rows: vec2<u32>, unit: u32) -> Elements {
-  let columns = fetch_a(rows, 128u * unit + 32u * block + 8u * j);
+fn add_block(
+  sums: Elements,
+  pair: Pair,
+  fetched: vec4<u32>,
+  block: u32,
+  j: u32,
+  rows: vec2<u32>,
+  unit: u32,
+) -> Elements {
+  let columns = columns_of_a(fetched, rows, 128u * unit + 32u * block + 8u * j);
   let low = scale_of(pair.low_scales, block, j);
   let high = scale_of(pair.high_scales, block, j);
   let first = Halves(first_quants(pair.low, block, low.zero), first_quants(pair.high, block, high.zero));
@@ -112,10 +127,10 @@ fn add_block(sums: Elements, pair: Pair, block: u32, j: u32, rows: vec2<u32>, un
 }
 
 fn add_unit(sums: Elements, pair: Pair, j: u32, rows: vec2<u32>, unit: u32) -> Elements {
-  let one = add_block(sums, pair, 0u, j, rows, unit);
-  let two = add_block(one, pair, 1u, j, rows, unit);
-  let three = add_block(two, pair, 2u, j, rows, unit);
-  return add_block(three, pair, 3u, j, rows, unit);
+  let one = add_block(sums, pair, pair.row.first, 0u, j, rows, unit);
+  let two = add_block(one, pair, pair.row.second, 1u, j, rows, unit);
+  let three = add_block(two, pair, pair.row.third, 2u, j, rows, unit);
+  return add_block(three, pair, pair.row.fourth, 3u, j, rows, unit);
 }
 
 // Writes the sums of a row of B.
@@ -137,63 +152,95 @@ fn sum_of_subgroups(at: u32) -> f32 {
   return sum;
 }
 
-@compute @workgroup_size(THREADS)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let tile = flat_group(workgroup.id, workgroup.count);
-  if tile >= params.tiles {
-    return;
-  }
-  let first_row = tile / params.tiles_n * ROWS;
-  let first_column = tile % params.tiles_n * RESULTS;
+// Where a tile lies in C.
+struct Place {
+  row: u32,
+  column: u32,
+}
+
+fn place_of(tile: u32) -> Place {
+  return Place(tile / params.tiles_n * ROWS, tile % params.tiles_n * RESULTS);
+}
+
+// The sums of an invocation for the tile at `place`.
+fn multiply(place: Place, index: u32, held: HeldRows) -> Elements {
   let subgroup = index / SUBGROUP;
   let j = index % 4u;
   let line = index % SUBGROUP / 4u;
   let pair = vec2<u32>(line, line + 8u);
-  var columns = min(first_column + pair, vec2<u32>(params.n - 1u));
+  var columns = min(place.column + pair, vec2<u32>(params.n - 1u));
   if GATED == 1u {
     columns.y = columns.x + params.half;
   }
-  let rows = min(first_row + pair, vec2<u32>(params.m - 1u));
-
-  var sums: Elements;
-  if PREFETCH == 1u {
-    // A unit is multiplied while the next is on its way, and the first while rows are prepared.
-    var now = fetch(columns, min(subgroup, params.units - 1u), j);
-    prepare_rows(index);
-    for (var unit = subgroup; unit < params.units; unit += SUBGROUPS) {
-      let next = fetch(columns, min(unit + SUBGROUPS, params.units - 1u), j);
-      sums = add_unit(sums, now, j, rows, unit);
-      now = next;
-    }
-  } else {
-    prepare_rows(index);
-    // Both units of a turn are on their way at once.
-    for (var unit = 2u * subgroup; unit < params.units; unit += 2u * SUBGROUPS) {
-      let now = fetch(columns, unit, j);
-      let next = fetch(columns, min(unit + 1u, params.units - 1u), j);
-      sums = add_unit(sums, now, j, rows, unit);
-      if unit + 1u < params.units {
-        sums = add_unit(sums, next, j, rows, unit + 1u);
-      }
-    }
+  let rows = min(place.row + pair, vec2<u32>(params.m - 1u));
+  let last = params.units - 1u;
+  // A unit is multiplied while the next is on its way, and the first while rows are prepared.
+  var now = fetch(columns, rows.x, min(subgroup, last), j);
+  if PERSISTENT == 0u {
+    prepare_rows(index, held);
   }
+  var sums: Elements;
+  for (var unit = subgroup; unit < params.units; unit += SUBGROUPS) {
+    let next = fetch(columns, rows.x, min(unit + SUBGROUPS, last), j);
+    sums = add_unit(sums, now, j, rows, unit);
+    now = next;
+  }
+  return sums;
+}
 
-  let start = subgroup * ROWS * COLUMNS;
+// What is added to the element of the product that an invocation writes; gates add it by themselves.
+fn added_to(place: Place, index: u32) -> f32 {
+  let row = place.row + index / RESULTS;
+  let column = place.column + index % RESULTS;
+  if GATED == 1u || index >= ROWS * RESULTS || row >= params.m || column >= params.n {
+    return 0.0;
+  }
+  return added_at(row, column);
+}
+
+// Adds up what the subgroups have of a tile, and writes it.
+fn finish_tile(place: Place, index: u32, sums: Elements, added: f32) {
+  let start = index / SUBGROUP * ROWS * COLUMNS;
+  let j = index % 4u;
+  let line = index % SUBGROUP / 4u;
   write(start, line, 2u * j, sums.low);
   write(start, line + 8u, 2u * j, sums.high);
   workgroupBarrier();
-  for (var i = index; i < ROWS * RESULTS; i += THREADS) {
-    let row = first_row + i / RESULTS;
-    let column = first_column + i % RESULTS;
-    let at = i / RESULTS * COLUMNS + i % RESULTS;
-    let sum = sum_of_subgroups(at);
-    if row < params.m && column < params.n {
-      if GATED == 1u {
-        let opened = biased(sum_of_subgroups(at + RESULTS), column + params.half);
-        store(glu(GATE, biased(sum, column), opened), row, column);
-      } else {
-        finish(sum, row, column);
-      }
-    }
+  let row = place.row + index / RESULTS;
+  let column = place.column + index % RESULTS;
+  if index >= ROWS * RESULTS || row >= params.m || column >= params.n {
+    return;
+  }
+  let at = index / RESULTS * COLUMNS + index % RESULTS;
+  let sum = sum_of_subgroups(at);
+  if GATED == 1u {
+    let opened = biased(sum_of_subgroups(at + RESULTS), column + params.half);
+    store(glu(GATE, biased(sum, column), opened), row, column);
+  } else {
+    store_sum(activate(ACTIVATION, biased(sum, column)), added, row, column);
+  }
+}
+
+@compute @workgroup_size(THREADS)
+fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
+  let first = flat_group(workgroup.id, workgroup.count);
+  if first >= params.tiles {
+    return;
+  }
+  let held = load_rows(index);
+  if PERSISTENT == 0u {
+    let place = place_of(first);
+    // On its way while the product is made.
+    let added = added_to(place, index);
+    finish_tile(place, index, multiply(place, index, held), added);
+    return;
+  }
+  prepare_rows(index, held);
+  for (var tile = first; tile < params.tiles; tile += workgroup.count.x * workgroup.count.y) {
+    let place = place_of(tile);
+    let sums = multiply(place, index, held);
+    // The sums of the tile before have been read.
+    workgroupBarrier();
+    finish_tile(place, index, sums, added_to(place, index));
   }
 }

@@ -121,7 +121,7 @@ pub(super) fn products() -> Vec<Case> {
             beyond: false,
         })
     });
-    products.chain(empty).chain(tiles()).chain(beyond()).map(Product::case).collect()
+    products.chain(empty).chain(tiles()).chain(beyond()).chain(normalised()).map(Product::case).collect()
 }
 
 /// Products of many rows of f16 around the tiles of tensor cores, whose rows are aligned.
@@ -181,6 +181,38 @@ fn beyond() -> impl Iterator<Item = Product> {
         math: MathMode::Standard,
         blocks: Blocks::AsTheyAre,
         beyond: true,
+    })
+}
+
+/// Products of normalised rows of f16 by many rows of B: for all of their tiles on tensor cores, rows are normalised once.
+fn normalised() -> impl Iterator<Item = Product> {
+    const BLOCKS: [(QuantFormat, usize); 4] = [
+        (QuantFormat::Q4_0, 128),
+        (QuantFormat::Q8_0, 256),
+        (QuantFormat::Mxfp4, 384),
+        (QuantFormat::Q4_K, 256),
+    ];
+    let grid = pairwise(&[BLOCKS.len(), 2, 2, 2, 2], "quant_matmul normalised");
+    grid.into_iter().map(|row| {
+        let gate = [None, Some(Gate::Swiglu)][row[2]];
+        Product {
+            format: BLOCKS[row[0]].0,
+            dtypes: [F16, [F16, F32][row[3]]],
+            m: [1, 3][row[1]],
+            n: if gate.is_some() { 4501 } else { 9001 },
+            k: BLOCKS[row[0]].1,
+            ld_extra: 0,
+            alpha: 1.0,
+            bias: false,
+            activation: Activation::Identity,
+            residual: [Residual::None, Residual::InPlace][row[4]],
+            data: Data::Uniform,
+            norm: true,
+            gate,
+            math: MathMode::Standard,
+            blocks: Blocks::AsTheyAre,
+            beyond: false,
+        }
     })
 }
 

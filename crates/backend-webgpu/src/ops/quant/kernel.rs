@@ -142,6 +142,14 @@ impl Kernel {
         }
     }
 
+    /// Workgroups for so many tiles of C.
+    pub(super) fn workgroups(self, ctx: &OpContext, tiles: usize) -> usize {
+        match self {
+            Self::SkinnyCooperative(tile) => tile.workgroups(ctx, tiles),
+            _ => tiles,
+        }
+    }
+
     /// Whether the activations are rounded to 8 bits.
     pub(super) const fn is_int8(self) -> bool {
         matches!(self, Self::Decode(rows) | Self::DecodeSubgroup(rows, _) if rows.int8)

@@ -143,6 +143,6 @@ fn launch(
         &reads,
         &here.c,
         &params,
-        linear_grid(op, params.product.tiles as usize)?,
+        linear_grid(op, kernel.workgroups(ctx, params.product.tiles as usize))?,
     )
 }

@@ -20,7 +20,7 @@ constants! {
     struct Constants {
         subgroups: usize,
         rows: usize,
-        prefetch: bool,
+        persistent: bool,
         half_blocks: bool,
         activation: Activation,
         gated: bool,
@@ -45,31 +45,48 @@ const MOST_ROWS: usize = 2 * FRAGMENT;
 const STAGED_ROWS: usize = 4;
 const STAGED: usize = 8 * 512;
 
-/// Subgroups of a workgroup where many workgroups follow each other on a compute unit, and where all run at once:
-/// then each has more subgroups to wait for memory.
+/// Subgroups of a workgroup, and of one where all workgroups run at once even so: then more wait for memory.
 const FEW_SUBGROUPS: usize = 8;
 const MANY_SUBGROUPS: usize = 16;
 
-/// The workgroup: rows of A, and subgroups that share k.
+/// Workgroups of many subgroups that run at once on a compute unit, by their registers.
+const AT_ONCE: usize = 2;
+
+/// Workgroups for each compute unit that make tile after tile, and how many there would be otherwise for each, above which
+/// they do: normalising the rows once for each tile takes longer then.
+const PERSISTENT: usize = 3;
+const MOST_PREPARED: usize = 4;
+
+/// The workgroup: rows of A, subgroups that share k, and whether it makes tile after tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tile {
     rows: usize,
     subgroups: usize,
+    persistent: bool,
 }
 
 impl Tile {
     const ALL: [Self; 4] = [Self::new(8, 8), Self::new(8, 16), Self::new(16, 8), Self::new(16, 16)];
 
     const fn new(rows: usize, subgroups: usize) -> Self {
-        Self { rows, subgroups }
+        Self { rows, subgroups, persistent: false }
     }
 
-    /// The workgroup for so many rows of C and so many columns.
-    fn choose(m: usize, n: usize, compute_units: usize) -> Self {
+    /// The workgroup for so many rows of C and so many of B.
+    fn choose(m: usize, n: usize, normed: bool, compute_units: usize) -> Self {
         let rows = if m <= 8 { 8 } else { FRAGMENT };
         let workgroups = m.div_ceil(rows).saturating_mul(n.div_ceil(FRAGMENT));
-        let subgroups = if workgroups > 4 * compute_units { FEW_SUBGROUPS } else { MANY_SUBGROUPS };
-        Self { rows, subgroups }
+        let is_above = |most: usize| workgroups > most.saturating_mul(compute_units);
+        let subgroups = if is_above(AT_ONCE) { FEW_SUBGROUPS } else { MANY_SUBGROUPS };
+        Self { rows, subgroups, persistent: normed && is_above(MOST_PREPARED) }
+    }
+
+    /// Workgroups for so many tiles.
+    pub(super) fn workgroups(self, ctx: &OpContext, tiles: usize) -> usize {
+        if !self.persistent {
+            return tiles;
+        }
+        tiles.min(PERSISTENT.saturating_mul(ctx.profile().compute_units))
     }
 
     /// Rows and columns of C that a workgroup makes: half of a fragment's columns if the others are gates.
@@ -89,12 +106,9 @@ impl Tile {
             QuantFormat::U4 { group, .. } => group < 32,
             _ => false,
         };
-        // Where each block of 4-bit weights has one scale, fetching the next unit while one is multiplied takes 0.93 to
-        // 0.95 of the time that two units a turn take; 1.00 in Q8_0, and 1.01 where scales have to be unpacked.
-        let prefetch = matches!(format, QuantFormat::Q4_0 | QuantFormat::Mxfp4 | QuantFormat::U4 { .. });
-        let Self { rows, subgroups } = self;
+        let Self { rows, subgroups, persistent } = self;
         let (gated, gate) = (gate.is_some(), gate.unwrap_or(Gate::Swiglu));
-        let constants = Constants { subgroups, rows, prefetch, half_blocks, activation, gated, gate };
+        let constants = Constants { subgroups, rows, persistent, half_blocks, activation, gated, gate };
         Variant::new(&SKINNY_COOPERATIVE, [DType::F16, dtype], constants)
             .with_libs(fragment_libs(format, normed, dtype == DType::F16))
             .with_rolled_loops()
@@ -124,10 +138,14 @@ impl Tile {
             && width == VecWidth::Eight
             && fits_staged
             && (desc.gate.is_none() || is_bindable(ctx, layout));
-        let tile = Self::choose(desc.m, desc.b.rows, ctx.profile().compute_units);
-        // Every workgroup normalises the rows for itself: if many run one after the other on a compute unit, an
-        // operation for all of them takes less.
-        let is_fast = desc.norm.is_none() || tile.subgroups == MANY_SUBGROUPS;
+        let tile = Self::choose(desc.m, desc.b.rows, desc.norm.is_some(), ctx.profile().compute_units);
+        // Where scales have to be unpacked, tile after tile with rows normalised once takes as long as an operation for
+        // them all and a workgroup for each tile.
+        let is_fast = !tile.persistent
+            || matches!(
+                desc.b.format,
+                QuantFormat::Q4_0 | QuantFormat::Q8_0 | QuantFormat::Mxfp4 | QuantFormat::U4 { .. }
+            );
         let mut bytes = tile.subgroups * tile.rows * FRAGMENT * size_of::<f32>();
         if desc.norm.is_some() {
             bytes += 2 * STAGED + tile.subgroups * STAGED_ROWS * size_of::<f32>();
@@ -139,7 +157,8 @@ impl Tile {
     /// Whether the device makes right products with it.
     fn passes(self, ctx: &OpContext, format: QuantFormat) -> bool {
         // What norms and gates add is arithmetic as everywhere.
-        let variant = self.variant(&Signature {
+        let alone = Self { persistent: false, ..self };
+        let variant = alone.variant(&Signature {
             format,
             dtypes: [DType::F16, DType::F32],
             activation: Activation::Identity,
@@ -147,7 +166,7 @@ impl Tile {
             normed: false,
             gate: None,
         });
-        ctx.is_right(&variant, || self.check(ctx, format, &variant))
+        ctx.is_right(&variant, || alone.check(ctx, format, &variant))
     }
 
     /// Multiplies more rows than a tile has by more columns, along more than a turn.
@@ -174,18 +193,18 @@ impl Tile {
 /// Each workgroup for each kind of format and type of C, with activations in turn.
 pub(super) fn variants() -> Vec<Variant> {
     let finest = QuantFormat::U4 { group: 16, zero_points: true };
+    let persistent = Tile { persistent: true, ..Tile::new(8, 8) };
+    let alone = Tile::ALL.into_iter().flat_map(|tile| [(tile, false), (tile, true)]);
     let mut variants = Vec::new();
-    for tile in Tile::ALL {
+    for (tile, normed) in alone.chain([(persistent, true)]) {
         for format in KINDS.into_iter().chain([finest]) {
-            for normed in [false, true] {
-                for dtype in [DType::F16, DType::F32] {
-                    let turn = variants.len() / 2;
-                    let activation = Activation::ALL[turn % Activation::ALL.len()];
-                    let gate = (turn / 2 % 2 == 1).then_some(Gate::ALL[turn / 4 % Gate::ALL.len()]);
-                    let dtypes = [DType::F16, dtype];
-                    let signature = Signature { format, dtypes, activation, vectors: true, normed, gate };
-                    variants.push(tile.variant(&signature));
-                }
+            for dtype in [DType::F16, DType::F32] {
+                let turn = variants.len() / 2;
+                let activation = Activation::ALL[turn % Activation::ALL.len()];
+                let gate = (turn / 2 % 2 == 1).then_some(Gate::ALL[turn / 4 % Gate::ALL.len()]);
+                let dtypes = [DType::F16, dtype];
+                let signature = Signature { format, dtypes, activation, vectors: true, normed, gate };
+                variants.push(tile.variant(&signature));
             }
         }
     }
@@ -200,10 +219,17 @@ mod tests {
     #[test]
     fn few_workgroups_have_many_subgroups() {
         let choose = |m, n| {
-            let Tile { rows, subgroups } = Tile::choose(m, n, h200::COMPUTE_UNITS);
+            let Tile { rows, subgroups, .. } = Tile::choose(m, n, false, h200::COMPUTE_UNITS);
             (rows, subgroups)
         };
         assert_eq!([choose(1, 4096), choose(8, 14336), choose(9, 4096)], [(8, 16), (8, 8), (16, 16)]);
-        assert_eq!([choose(17, 8192), choose(1, 1)], [(16, 8), (8, 16)]);
+        assert_eq!([choose(1, 6144), choose(17, 8192), choose(1, 1)], [(8, 8), (16, 8), (8, 16)]);
+    }
+
+    #[test]
+    fn many_tiles_share_normalised_rows() {
+        let is_persistent = |n, normed| Tile::choose(1, n, normed, h200::COMPUTE_UNITS).persistent;
+        assert_eq!([6144, 14336, 28672].map(|n| is_persistent(n, true)), [false, true, true]);
+        assert!(!is_persistent(28672, false));
     }
 }

@@ -1,0 +1,232 @@
+//! A layer of a decoder for one token, by operation and as a whole. Several layers' weights come in turn, so that they are
+//! read from memory, as in a model, and not from a cache.
+//!
+//! `cargo bench --bench layer`; `COMPUTE_BACKEND=webgpu:0` chooses a device.
+
+use backend_api::desc::{
+    AttentionDesc, AttentionShape, HeadLayout, Matrix, QuantMatmulDesc, QuantMatrix, RmsNorm, RmsNormDesc,
+    RopeAppendDesc, RopeAppendShape, RopeTables,
+};
+use backend_api::quant::QuantFormat;
+use backend_api::{BackendResult, ComputeBackend, DType, Gate};
+use benches::Subject;
+use benches::rows::Bench;
+
+const DTYPE: DType = DType::F16;
+
+/// Layers whose weights come in turn.
+const LAYERS: usize = 6;
+
+/// Sizes of a decoder.
+#[derive(Clone, Copy)]
+struct Shape {
+    hidden: usize,
+    heads: usize,
+    kv_heads: usize,
+    head_dim: usize,
+    inner: usize,
+    /// Keys in the cache, and room for keys.
+    keys: [usize; 2],
+}
+
+impl Shape {
+    const fn kv_width(&self) -> usize {
+        self.kv_heads * self.head_dim
+    }
+
+    /// Rows and columns of the weights of queries, keys and values, of attention's output, of gate and up, and of down.
+    const fn weights(&self) -> [[usize; 2]; 4] {
+        let Self { hidden, heads, head_dim, inner, .. } = *self;
+        let query = heads * head_dim;
+        [[query + 2 * self.kv_width(), hidden], [hidden, query], [2 * inner, hidden], [hidden, inner]]
+    }
+}
+
+/// Handles of a layer.
+struct Layer {
+    weights: [u64; 4],
+    norm: u64,
+    cache: u64,
+}
+
+/// Layers, and what they share.
+struct Decoder {
+    shape: Shape,
+    format: QuantFormat,
+    layers: Vec<Layer>,
+    /// Activations: of the hidden size twice, queries with keys and values, and the inner ones.
+    x: u64,
+    update: u64,
+    qkv: u64,
+    inner: u64,
+    tables: RopeTables,
+    position: u64,
+    length: u64,
+}
+
+/// An operation of a layer.
+#[derive(Clone, Copy)]
+enum Step {
+    Qkv,
+    RopeAppend,
+    Attention,
+    Output,
+    Norm,
+    GateUp,
+    NormGateUp,
+    Down,
+}
+
+/// What a model calls, in its order.
+const WHOLE: [Step; 6] =
+    [Step::Qkv, Step::RopeAppend, Step::Attention, Step::Output, Step::NormGateUp, Step::Down];
+
+const STEPS: [(&str, &[Step]); 9] = [
+    ("norm_qkv", &[Step::Qkv]),
+    ("rope_append", &[Step::RopeAppend]),
+    ("attention", &[Step::Attention]),
+    ("output", &[Step::Output]),
+    ("norm", &[Step::Norm]),
+    ("gate_up", &[Step::GateUp]),
+    ("norm_gate_up", &[Step::NormGateUp]),
+    ("down", &[Step::Down]),
+    ("whole", &WHOLE),
+];
+
+impl Decoder {
+    fn new(subject: &Subject, shape: Shape, format: QuantFormat) -> Self {
+        let words = |[rows, columns]: [usize; 2]| {
+            format.bytes(rows, columns).expect("whole blocks").div_ceil(DType::F32.size())
+        };
+        let [_, room] = shape.keys;
+        let layers = (0..LAYERS)
+            .map(|_| Layer {
+                weights: shape.weights().map(|weight| subject.operand(DType::F32, words(weight))),
+                norm: subject.operand(DTYPE, shape.hidden),
+                cache: subject.operand(DTYPE, room * 2 * shape.kv_width()),
+            })
+            .collect();
+        let [[qkv, _], [_, query], ..] = shape.weights();
+        let table = || subject.operand(DType::F32, room * shape.head_dim / 2);
+        let keys = shape.keys[0] as u32;
+        Self {
+            shape,
+            format,
+            layers,
+            x: subject.operand(DTYPE, shape.hidden),
+            update: subject.operand(DTYPE, shape.hidden.max(query)),
+            qkv: subject.operand(DTYPE, qkv),
+            inner: subject.operand(DTYPE, shape.inner),
+            tables: RopeTables { cos: table(), sin: table(), max_position: room },
+            position: subject.words(keys - 1, 1),
+            length: subject.words(keys, 1),
+        }
+    }
+
+    fn product(&self, layer: &Layer, which: usize, [input, output]: [u64; 2]) -> QuantMatmulDesc {
+        let [rows, columns] = self.shape.weights()[which];
+        let b = QuantMatrix::new(layer.weights[which], self.format, rows, columns);
+        let matrix = |ptr, columns| Matrix::new(ptr, DTYPE, columns);
+        QuantMatmulDesc::new(1, matrix(input, columns), b, matrix(output, rows))
+    }
+
+    fn call(&self, backend: &dyn ComputeBackend, layer: &Layer, step: Step) -> BackendResult<()> {
+        let Self { shape, x, update, qkv, inner, .. } = *self;
+        let norm = RmsNorm::new(layer.norm, 1e-5);
+        let residual = Matrix::new(x, DTYPE, shape.hidden);
+        let gate_up = |input| {
+            let mut desc = self.product(layer, 2, [input, inner]).with_gate(Gate::Swiglu);
+            desc.c = Matrix::new(inner, DTYPE, shape.inner);
+            desc
+        };
+        match step {
+            Step::Qkv => backend.quant_matmul(&self.product(layer, 0, [x, qkv]).with_norm(norm)),
+            Step::RopeAppend => self.rope_append(backend, layer),
+            Step::Attention => self.attention(backend, layer),
+            Step::Output => {
+                backend.quant_matmul(&self.product(layer, 1, [update, x]).with_residual(residual))
+            }
+            Step::Norm => {
+                let desc = RmsNormDesc::new(DTYPE, x, update, 1, shape.hidden).with_weight(layer.norm);
+                backend.rms_norm(&desc)
+            }
+            Step::GateUp => backend.quant_matmul(&gate_up(update)),
+            Step::NormGateUp => backend.quant_matmul(&gate_up(x).with_norm(norm)),
+            Step::Down => backend.quant_matmul(&self.product(layer, 3, [inner, x]).with_residual(residual)),
+        }
+    }
+
+    fn rope_append(&self, backend: &dyn ComputeBackend, layer: &Layer) -> BackendResult<()> {
+        let Shape { heads, kv_heads, head_dim, keys: [_, cache_rows], .. } = self.shape;
+        let shape = RopeAppendShape { rows: 1, heads, kv_heads, head_dim, cache_rows };
+        let [[width, _], ..] = self.shape.weights();
+        let qkv = Matrix::new(self.qkv, DTYPE, width);
+        let cache = Matrix::new(layer.cache, DTYPE, 2 * self.shape.kv_width());
+        let desc = RopeAppendDesc::new(qkv, cache, self.tables, shape, self.position, self.position);
+        backend.rope_append(&desc)
+    }
+
+    fn attention(&self, backend: &dyn ComputeBackend, layer: &Layer) -> BackendResult<()> {
+        let Shape { heads, kv_heads, head_dim, keys: [_, room], .. } = self.shape;
+        let shape = AttentionShape { batch: 1, heads, seq_q: 1, seq_kv: room, head_dim };
+        let kv_width = self.shape.kv_width();
+        let layout = |offset| HeadLayout { offset, batch: 0, head: head_dim, token: 2 * kv_width };
+        let desc = AttentionDesc::new(DTYPE, self.qkv, layer.cache, layer.cache, self.update, shape)
+            .with_kv_heads(kv_heads)
+            .with_key_lengths(self.length)
+            .with_k_layout(layout(0))
+            .with_v_layout(layout(kv_width));
+        backend.attention_ext(&desc)
+    }
+
+    fn free(&self, subject: &Subject) {
+        for layer in &self.layers {
+            subject.free(&layer.weights);
+            subject.free(&[layer.norm, layer.cache]);
+        }
+        let RopeTables { cos, sin, .. } = self.tables;
+        subject.free(&[self.x, self.update, self.qkv, self.inner, cos, sin, self.position, self.length]);
+    }
+}
+
+fn main() {
+    let mut bench = Bench::open();
+    if !bench.supports(DTYPE) {
+        return bench.finish();
+    }
+    let shape = Shape {
+        hidden: bench.size(4096, 256),
+        heads: bench.size(32, 4),
+        kv_heads: bench.size(8, 2),
+        head_dim: bench.size(128, 64),
+        inner: bench.size(14336, 512),
+        keys: [bench.size(512, 32), bench.size(640, 64)],
+    };
+    for format in [QuantFormat::Q4_0, QuantFormat::Q4_K, QuantFormat::Q6_K, QuantFormat::Q8_0] {
+        let decoder = Decoder::new(&bench.subject, shape, format);
+        for (name, steps) in STEPS {
+            // Bytes of the weights, which are what takes the time.
+            let elements: usize = steps
+                .iter()
+                .filter_map(|step| match step {
+                    Step::Qkv => Some(0),
+                    Step::Output => Some(1),
+                    Step::GateUp | Step::NormGateUp => Some(2),
+                    Step::Down => Some(3),
+                    Step::RopeAppend | Step::Attention | Step::Norm => None,
+                })
+                .map(|which| {
+                    let [rows, columns] = shape.weights()[which];
+                    LAYERS * format.bytes(rows, columns).expect("whole blocks") / DTYPE.size()
+                })
+                .sum();
+            bench.measure("layers_of_6", &format!("{}_{name}", format.name()), DTYPE, elements, |backend| {
+                let mut calls =
+                    decoder.layers.iter().flat_map(|layer| steps.iter().map(move |&step| (layer, step)));
+                calls.try_for_each(|(layer, step)| decoder.call(backend, layer, step))
+            });
+        }
+        decoder.free(&bench.subject);
+    }
+    bench.finish();
+}
