@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(pieces(150, 18), [(2, 22, 18)]);
         assert_eq!(pieces(100, 0), []);
         // What passes the end is the last buffer's.
-        assert_eq!(pieces(190, 20), [(2, 62, 20)]);
+        assert_eq!(pieces(200, 10), [(2, 72, 10)]);
         assert_eq!((divided.size(), divided.part_len()), (168, Some(64)));
         assert_eq!(divided.id(), blocks[0].id());
         assert!(divided.is_divided() && divided.is_cut_within(63, 2) && !divided.is_cut_within(64, 64));
@@ -279,10 +279,10 @@ mod tests {
 
     #[test]
     fn bytes_are_cut_where_a_buffer_ends_among_them() {
-        let cut = [(0, 64), (0, 65), (63, 1), (63, 2), (64, 64), (1, 64), (63, 0)];
+        let cut = [(0, 64), (0, 65), (63, 1), (63, 2), (64, 64), (1, 64), (64, 0), (0, 0)];
         assert_eq!(
             cut.map(|(start, bytes)| are_cut(64, start, bytes)),
-            [false, true, false, true, false, true, false]
+            [false, true, false, true, false, true, false, false]
         );
     }
 
@@ -302,6 +302,9 @@ mod tests {
         assert!(block.is_touched_by(7) && !block.is_touched_by(6));
         assert_eq!((storage.last_use(), other.storage().last_use()), (7, 0));
         assert_ne!(block.id(), other.id());
+        assert!(!block.is_shared());
+        block.share();
+        assert!(block.is_shared() && !other.is_shared());
     }
 
     #[test]

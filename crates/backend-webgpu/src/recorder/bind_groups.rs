@@ -102,7 +102,7 @@ mod tests {
         let block = call.context.device.memory.lookup("test", "ptr", ptr).unwrap().block;
         let device = backend.device().unwrap();
         let mut groups = BindGroups::default();
-        let mut get = |groups: &mut BindGroups, number: usize| {
+        let get = |groups: &mut BindGroups, number: usize| {
             let window = Window::of_words(block.piece(0, 4 * (number + 1)));
             groups.get(device, &kernel.layout, &[window])
         };

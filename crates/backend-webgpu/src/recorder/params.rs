@@ -184,6 +184,6 @@ mod tests {
         let table = ParamsTable::new(backend.device().unwrap(), layout, (0..4098).map(|_| &[7_u8; 12][..]));
         let [first, last, next, end] = [0, 4095, 4096, 4097].map(|index| table.slot(index));
         assert_eq!([first.1, last.1, next.1, end.1], [0, 4095 * 256, 0, 256]);
-        assert!(first.0 == last.0 && next.0 == end.0 && first.0 != next.0);
+        assert!(first.0 == last.0 && next.0 == end.0 && first.0 != next.0 && table.0.len() == 2);
     }
 }

@@ -72,7 +72,8 @@ pub(crate) fn cut(
     let room = part_len.map(|len| len - start % len)?;
     let copied = usize::try_from(most_copied(max)).unwrap_or(usize::MAX);
     let bytes = item.saturating_mul(count);
-    if item == 0 || bytes <= room || bytes <= copied {
+    // No bytes, if items have none.
+    if bytes <= room || bytes <= copied {
         return None;
     }
     // As aligned as halves are, if that leaves little to copy.
@@ -374,6 +375,7 @@ mod tests {
         assert_eq!(of(0, 1000, 600), Some(256), "of 262 at a multiple of 256, as 256 items are few to copy");
         assert_eq!(cut(1 << 16, None, 0, 1000, 600), None, "one buffer");
         assert_eq!([of(0, 0, 600), of(0, 1024, 256), of(1 << 18, 1024, 256)], [None; 3], "nothing to cut");
+        assert_eq!(of(0, 1000, 262), None, "all before the end, the last ones behind a step");
         assert_eq!(of((1 << 18) - 1024, 1024, 16), None, "few to copy");
         // Sixteen of 1000 bytes are few to copy, and 17 aren't.
         assert_eq!([17, 18].map(|count| of((1 << 18) - 16_500, 1000, count)), [Some(16); 2]);
@@ -391,5 +393,20 @@ mod tests {
             BindingLimits::of(&limits).max_bytes
         };
         assert_eq!([of(100, 200), of(200, 100), of(1 << 40, 1 << 40)], [100, 100, 1 << 31]);
+    }
+
+    #[test]
+    fn an_operand_is_cut_where_its_block_has_another_buffer() {
+        let [first, second] = [block(4096), block(4096)];
+        let divided = Block::divided(first, vec![second], 4096);
+        let window = window(&divided, 1300, 6000);
+        // Of items of 100 bytes, 27 lie in the first buffer.
+        assert_eq!(window.cut(25, 60), Some(27));
+        assert_eq!((window.cut(25, 27), window.cut(0, 60)), (None, None));
+        // Large enough to be bound, but for the end of a buffer in it.
+        let across = Window { max: 1 << 20, ..window.clone() };
+        assert!(across.is_wide() && across.require_bindable("test").is_ok());
+        let before = Window::of_words(divided.piece(0, 4096));
+        assert!(!before.is_wide());
     }
 }

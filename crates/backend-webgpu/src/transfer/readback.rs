@@ -106,6 +106,13 @@ mod tests {
     }
 
     #[test]
+    fn a_piece_is_as_large_as_buffers_may_be() {
+        let chunk =
+            |max_buffer_size| Readback::chunk(&wgpu::Limits { max_buffer_size, ..wgpu::Limits::default() });
+        assert_eq!([1 << 20, 1 << 30].map(chunk), [1 << 19, Readback::CHUNK]);
+    }
+
+    #[test]
     fn buffers_are_powers_of_two() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
         let readback = Readback::new(backend.device().unwrap());

@@ -168,4 +168,20 @@ mod tests {
         assert_eq!((fill(&mut ring), ring.bytes()), (8, 8 * 64));
         assert!(ring.close().iter().all(|buffer| used.contains(buffer)));
     }
+
+    #[test]
+    fn a_buffer_that_cannot_be_mapped_again_makes_room_for_another() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let device = backend.device().unwrap();
+        let mut ring = StagingRing::new(device);
+        ring.chunk = 64;
+        let written = [(); 2].map(|()| ring.write("test", &[1; 64]).unwrap().is_some());
+        assert_eq!((written, ring.bytes()), ([true; 2], 2 * 64));
+        let used = ring.close();
+        used[0].destroy();
+        // The error of mapping what is gone is told to the ring, and to nobody else.
+        guarded(device, || ring.recycle(used[0].clone())).unwrap_err();
+        device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
+        assert_eq!(ring.bytes(), 64);
+    }
 }

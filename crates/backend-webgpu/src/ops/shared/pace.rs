@@ -113,7 +113,7 @@ mod tests {
         pace.add(0.0);
         assert!(pace.take_due() && !pace.take_due());
         // Exactly a part.
-        [0.1, 0.2 - 0.1, 0.1].into_iter().for_each(|seconds| pace.add(seconds));
+        [0.25, 0.05].into_iter().for_each(|seconds| pace.add(seconds));
         assert!(!pace.take_due() && pace.cuts() == 1);
     }
 }
