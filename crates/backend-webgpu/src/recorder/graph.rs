@@ -212,7 +212,7 @@ mod tests {
     use crate::WebGpuBackend;
     use crate::recorder::Window;
 
-    /// So many launches of one kernel, over one of two buffers in turn, with the numbers of those that begin a batch.
+    /// `count` launches of one kernel, over one of two buffers in turn, with the numbers of those that begin a batch.
     fn commands(backend: &WebGpuBackend, count: usize, begins: &[usize]) -> Vec<Command> {
         let call = backend.context("test").unwrap();
         let all = crate::ops::all_variants();
