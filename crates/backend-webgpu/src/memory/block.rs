@@ -227,3 +227,94 @@ impl Drop for Block {
 pub(crate) fn are_cut(len: usize, start: usize, bytes: usize) -> bool {
     bytes > 0 && start / len != (start + bytes - 1) / len
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WebGpuBackend;
+
+    /// Blocks of buffers of so many bytes.
+    fn blocks<const N: usize>(bytes: [u64; N]) -> [Arc<Block>; N] {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let device = backend.device().unwrap();
+        bytes.map(|size| {
+            let usage = wgpu::BufferUsages::STORAGE;
+            let descriptor = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
+            Arc::new(Block::foreign(device.create_buffer(&descriptor)))
+        })
+    }
+
+    #[test]
+    fn pieces_of_a_divided_block_lie_in_one_buffer_each() {
+        let blocks = blocks([80, 64, 40]);
+        let [first, rest @ ..] = blocks.clone();
+        let divided = Block::divided(first, rest.to_vec(), 64);
+        let pieces = |start, bytes| {
+            let number = |piece: &Piece<'_>| blocks.iter().position(|block| Arc::ptr_eq(block, piece.block));
+            let place = |piece: Piece<'_>| (number(&piece).unwrap(), piece.offset, piece.len);
+            divided.pieces(start, bytes).map(place).collect::<Vec<_>>()
+        };
+        assert_eq!(pieces(0, 168), [(0, 0, 64), (1, 0, 64), (2, 0, 40)]);
+        assert_eq!(pieces(10, 150), [(0, 10, 54), (1, 0, 64), (2, 0, 32)]);
+        assert_eq!(pieces(60, 4), [(0, 60, 4)]);
+        assert_eq!(pieces(64, 64), [(1, 0, 64)]);
+        assert_eq!(pieces(150, 18), [(2, 22, 18)]);
+        assert_eq!(pieces(100, 0), []);
+        // What passes the end is the last buffer's.
+        assert_eq!(pieces(200, 10), [(2, 72, 10)]);
+        assert_eq!((divided.size(), divided.part_len()), (168, Some(64)));
+        assert_eq!(divided.id(), blocks[0].id());
+        assert!(divided.is_divided() && divided.is_cut_within(63, 2) && !divided.is_cut_within(64, 64));
+    }
+
+    #[test]
+    fn a_block_of_one_buffer_is_not_divided() {
+        let [only] = blocks([80]);
+        let block = Block::divided(Arc::clone(&only), Vec::new(), 64);
+        assert!(Arc::ptr_eq(&block, &only) && !block.is_divided());
+        assert_eq!((block.size(), block.part_len(), block.is_cut_within(0, 80)), (80, None, false));
+        let Piece { offset, len, .. } = block.piece(60, 20);
+        assert_eq!((offset, len), (60, 20));
+    }
+
+    #[test]
+    fn bytes_are_cut_where_a_buffer_ends_among_them() {
+        let cut = [(0, 64), (0, 65), (63, 1), (63, 2), (64, 64), (1, 64), (64, 0), (0, 0)];
+        assert_eq!(
+            cut.map(|(start, bytes)| are_cut(64, start, bytes)),
+            [false, true, false, true, false, true, false, false]
+        );
+    }
+
+    #[test]
+    fn a_buffer_is_in_use_until_the_last_batch_that_reads_or_writes_it() {
+        let [block, other] = blocks([16, 16]);
+        let storage = block.storage();
+        assert_eq!(storage.last_use(), 0);
+        assert_eq!(
+            [3, 3, 4].map(|batch| storage.write(batch)),
+            [true, false, true],
+            "whether it is the first"
+        );
+        assert_eq!(storage.last_use(), 4);
+        assert!(!block.is_touched_by(4));
+        block.touch(7);
+        assert!(block.is_touched_by(7) && !block.is_touched_by(6));
+        assert_eq!((storage.last_use(), other.storage().last_use()), (7, 0));
+        assert_ne!(block.id(), other.id());
+        assert!(!block.is_shared());
+        block.share();
+        assert!(block.is_shared() && !other.is_shared());
+    }
+
+    #[test]
+    fn the_newest_error_spoils_a_buffer_until_it_is_renewed() {
+        let [block] = blocks([16]);
+        let storage = block.storage();
+        assert_eq!(storage.spoiled(), 0);
+        [5, 2].into_iter().for_each(|error| storage.spoil(error));
+        assert_eq!(storage.spoiled(), 5);
+        storage.renew();
+        assert_eq!(storage.spoiled(), 0);
+    }
+}

@@ -100,3 +100,37 @@ impl Memory {
         &self.pool
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use backend_api::DType;
+    use backend_api::support::Access;
+
+    use super::*;
+    use crate::WebGpuBackend;
+
+    #[test]
+    fn an_operand_of_a_view_begins_where_both_say() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let usage = wgpu::BufferUsages::STORAGE;
+        let descriptor = wgpu::BufferDescriptor { label: None, size: 1024, usage, mapped_at_creation: false };
+        let buffer = backend.device().unwrap().create_buffer(&descriptor);
+        let pool = Pool::new(backend.device().unwrap(), None, &Arc::default(), &Arc::default());
+        let memory = Memory::new(pool);
+        let whole = memory.import("test", buffer.clone()).unwrap();
+        let view = memory.view(whole, 256, 512).unwrap();
+        assert!(whole != view && memory.stats().handles == 2);
+        let operand = |elements| Operand::new("test", "x", view, DType::F32, elements, Access::Read).unwrap();
+        let mut some = operand(10);
+        some.offset = 64;
+        let [Some(slice), None] = memory.resolve("test", &[some, operand(0)]).unwrap() else {
+            panic!("the second one touches nothing")
+        };
+        assert_eq!((slice.offset, slice.len, slice.block.buffer()), (256 + 64, 40, &buffer));
+        let exported = memory.export("test", "x", view).unwrap();
+        assert_eq!((exported.offset, exported.len), (256, 512));
+        memory.free(view).unwrap();
+        assert!(memory.free(view).is_err() && memory.lookup("test", "x", whole).is_ok());
+        assert_eq!(memory.stats().handles, 1);
+    }
+}

@@ -351,35 +351,4 @@ pub(super) fn size_class(bytes: usize, max: usize) -> Option<usize> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn classes_waste_at_most_a_quarter() {
-        for bytes in [1, 256, 257, 320, 321, 4095, 4096, 4097, (64 << 20) - 1, 64 << 20, (64 << 20) + 1] {
-            let class = size_class(bytes, usize::MAX).unwrap();
-            assert!(class >= bytes && class.is_multiple_of(4), "{bytes} -> {class}");
-            assert!(bytes < MIN_BYTES || class - bytes <= bytes / 4, "{bytes} -> {class}");
-            assert_eq!(size_class(class, usize::MAX), Some(class), "a class is its own class");
-        }
-    }
-
-    #[test]
-    fn parts_are_multiples_of_what_bindings_begin_at_and_nearly_as_large_as_buffers() {
-        for max in [1 << 18, (1 << 28) + 4, (1 << 31) - 4, 1 << 31, (1 << 32) - (2 << 20), usize::MAX / 4 * 4]
-        {
-            let part = part_bytes(max);
-            assert!(part <= max && max - part < max / 8 + 1 && part.is_multiple_of(256), "{max}: {part}");
-            assert!(size_class(part, max).is_some(), "{max}: {part}");
-        }
-        assert_eq!([1 << 18, 1 << 31, (1 << 31) - 4].map(part_bytes), [1 << 18, 1 << 31, 15 << 27]);
-    }
-
-    #[test]
-    fn the_largest_buffer_can_be_had() {
-        let max = (1 << 31) - 4;
-        assert_eq!(size_class(max, max), Some(max));
-        assert_eq!(size_class(max - 5, max), Some(max));
-        assert_eq!(size_class(max + 1, max), None);
-    }
-}
+mod tests;

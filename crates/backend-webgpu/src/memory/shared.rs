@@ -61,3 +61,39 @@ impl SharedBuffers {
         self.known.retain(|known| known.storage.strong_count() > 0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WebGpuBackend;
+
+    #[test]
+    fn a_buffer_that_is_known_is_the_memory_that_it_was() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let buffer = || {
+            let usage = wgpu::BufferUsages::STORAGE;
+            let descriptor =
+                wgpu::BufferDescriptor { label: None, size: 16, usage, mapped_at_creation: false };
+            backend.device().unwrap().create_buffer(&descriptor)
+        };
+        let [first, second] = [buffer(), buffer()];
+        let mut shared = SharedBuffers::default();
+        let block = shared.import(first.clone());
+        assert!(block.is_shared() && Arc::ptr_eq(&block, &shared.import(first.clone())));
+        let other = shared.import(second.clone());
+        assert!(!Arc::ptr_eq(&block, &other) && shared.known.len() == 2);
+        // A batch still uses it when its handles are gone.
+        let used = Arc::clone(block.storage());
+        drop(block);
+        let again = shared.import(first.clone());
+        assert!(Arc::ptr_eq(again.storage(), &used) && again.is_shared());
+        assert!(Arc::ptr_eq(&again, &shared.import(first)) && shared.known.len() == 2);
+        shared.export(&again);
+        assert_eq!(shared.known.len(), 2, "known already");
+        drop((other, again, used));
+        let exported = Arc::new(Block::foreign(buffer()));
+        shared.export(&exported);
+        assert!(exported.is_shared() && shared.known.len() == 1, "the others are forgotten");
+        assert!(Arc::ptr_eq(&exported, &shared.import(exported.buffer().clone())));
+    }
+}

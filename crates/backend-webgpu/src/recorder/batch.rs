@@ -104,3 +104,54 @@ impl Then {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use backend_api::ErrorKind;
+
+    use super::*;
+    use crate::WebGpuBackend;
+    use crate::recorder::Deadline;
+
+    fn storages<const N: usize>(backend: &WebGpuBackend) -> [Arc<Storage>; N] {
+        std::array::from_fn(|_| {
+            let usage = wgpu::BufferUsages::STORAGE;
+            let descriptor =
+                wgpu::BufferDescriptor { label: None, size: 16, usage, mapped_at_creation: false };
+            Arc::new(Storage::new(backend.device().unwrap().create_buffer(&descriptor)))
+        })
+    }
+
+    #[test]
+    fn what_is_made_of_something_spoiled_is_spoiled() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let [a, b, c, d] = storages(&backend);
+        a.spoil(3);
+        Flows::One(Flow::new(&a, &b)).spoil();
+        assert_eq!([&a, &b, &c, &d].map(|storage| storage.spoiled()), [3, 3, 0, 0]);
+        // In order: what a command writes, the next one reads.
+        Flows::Captured([Flow::new(&b, &c), Flow::new(&c, &d)].into()).spoil();
+        assert_eq!([&c, &d].map(|storage| storage.spoiled()), [3, 3]);
+        let [e, f] = storages(&backend);
+        Flows::Captured([Flow::new(&f, &e), Flow::new(&a, &f)].into()).spoil();
+        assert_eq!([&e, &f].map(|storage| storage.spoiled()), [0, 3]);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_batch_that_was_not_submitted() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let call = backend.context("test").unwrap();
+        let [storage] = storages(&backend);
+        let (mapped, done) = (Signal::default(), Signal::default());
+        Then::Map(storage.buffer().clone(), mapped.clone()).fail();
+        Then::Tell(done.clone()).fail();
+        let deadline = Deadline::new("test", Duration::from_millis(100));
+        let submitter = &call.device().submitter;
+        assert!(mapped.settle(submitter, &deadline).unwrap().is_err());
+        done.settle(submitter, &deadline).unwrap();
+        let unanswered = done.settle(submitter, &deadline).unwrap_err();
+        assert_eq!(unanswered.kind(), ErrorKind::Timeout);
+    }
+}

@@ -84,3 +84,41 @@ pub(super) fn create(device: &wgpu::Device, layout: &Layout, windows: &[Window])
         entries: &entries,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WebGpuBackend;
+    use crate::kernels::Variant;
+
+    #[test]
+    fn what_has_been_used_lately_is_kept() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let ptr = backend_api::ComputeBackend::alloc(&backend, 1 << 16).unwrap();
+        let call = backend.context("test").unwrap();
+        let fill = |variant: &Variant| variant.kernel() == "memory/fill";
+        let variant = crate::ops::all_variants().into_iter().find(fill).unwrap();
+        let kernel = call.context.device.pipeline(&variant).unwrap();
+        let block = call.context.device.memory.lookup("test", "ptr", ptr).unwrap().block;
+        let device = backend.device().unwrap();
+        let mut groups = BindGroups::default();
+        let get = |groups: &mut BindGroups, number: usize| {
+            let window = Window::of_words(block.piece(0, 4 * (number + 1)));
+            groups.get(device, &kernel.layout, &[window])
+        };
+        let [first, second] = [0, 1].map(|number| get(&mut groups, number));
+        assert!(first != second && groups.len() == 2);
+        assert!(get(&mut groups, 0) == first && groups.len() == 2);
+        // The first generation is full.
+        (2..GENERATION).for_each(|number| _ = get(&mut groups, number));
+        _ = get(&mut groups, GENERATION);
+        assert_eq!((groups.young.len(), groups.old.len(), groups.len()), (1, GENERATION, GENERATION + 1));
+        assert!(get(&mut groups, 0) == first, "used again");
+        // With the second one full, what was not used since is forgotten.
+        (GENERATION..2 * GENERATION).for_each(|number| _ = get(&mut groups, number));
+        assert_eq!(groups.len(), GENERATION + 1);
+        assert!(get(&mut groups, 0) == first && get(&mut groups, 1) != second);
+        groups.clear();
+        assert!(groups.len() == 0 && get(&mut groups, 0) != first);
+    }
+}

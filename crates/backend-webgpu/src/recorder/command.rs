@@ -75,3 +75,59 @@ impl Command {
         self.windows.split_at(reads)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WebGpuBackend;
+    use crate::memory::Block;
+
+    #[test]
+    fn a_grid_is_no_larger_than_devices_launch() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let call = backend.context("test").unwrap();
+        let variant = |name: &str| {
+            let all = crate::ops::all_variants();
+            all.into_iter().find(|variant| variant.kernel() == name).unwrap()
+        };
+        let kernel = call.context.device.pipeline(&variant("memory/fill")).unwrap();
+        let command = |grid| Command::new("test", Arc::clone(&kernel), [], &[], grid);
+        assert_eq!(command([1, 65_535, 65_535]).unwrap().grid, [1, 65_535, 65_535]);
+        for grid in [[65_536, 1, 1], [1, 65_537, 1], [1, 1, u32::MAX]] {
+            let error = command(grid).unwrap_err();
+            let requested = grid.into_iter().max().unwrap() as usize;
+            assert!(
+                matches!(error, BackendError::Limit { requested: r, max: 65_535, .. } if r == requested),
+                "{grid:?}: {error:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn bindings_that_are_written_are_told_apart_by_their_buffers() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let call = backend.context("test").unwrap();
+        let all = crate::ops::all_variants();
+        let variant = all.iter().find(|variant| variant.kernel() == "tokens/rope_append").unwrap();
+        let kernel = call.context.device.pipeline(variant).unwrap();
+        let [read, x, y] = [(); 3].map(|()| {
+            let descriptor = wgpu::BufferDescriptor {
+                label: None,
+                size: 16,
+                usage: wgpu::BufferUsages::STORAGE,
+                mapped_at_creation: false,
+            };
+            let block = Arc::new(Block::foreign(backend.device().unwrap().create_buffer(&descriptor)));
+            Window::of_words(block.piece(0, 16))
+        });
+        let command = |written: [&Window; 2]| {
+            let windows = [&read; 4].into_iter().chain(written).cloned();
+            Command::new("test", Arc::clone(&kernel), windows, &[], [1; 3]).unwrap()
+        };
+        let apart = command([&x, &y]);
+        let (reads, writes) = apart.reads_and_writes();
+        assert_eq!((reads.len(), writes.len()), (4, 2));
+        assert!(apart.writes_are_apart() && command([&read, &y]).writes_are_apart());
+        assert!(!command([&x, &x]).writes_are_apart());
+    }
+}

@@ -205,3 +205,75 @@ fn cut(commands: &[Command]) -> Vec<Range<usize>> {
     }
     segments
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WebGpuBackend;
+    use crate::recorder::Window;
+
+    /// `count` launches of one kernel, over one of two buffers in turn, with the numbers of those that begin a batch.
+    fn commands(backend: &WebGpuBackend, count: usize, begins: &[usize]) -> Vec<Command> {
+        let call = backend.context("test").unwrap();
+        let all = crate::ops::all_variants();
+        let variant = all.iter().find(|variant| variant.kernel() == "memory/fill").unwrap();
+        let kernel = call.context.device.pipeline(variant).unwrap();
+        let blocks = [(); 2].map(|()| {
+            let usage = wgpu::BufferUsages::STORAGE;
+            let descriptor =
+                wgpu::BufferDescriptor { label: None, size: 16, usage, mapped_at_creation: false };
+            Arc::new(Block::foreign(backend.device().unwrap().create_buffer(&descriptor)))
+        });
+        let command = |i: usize| {
+            let window = Window::of_words(blocks[i % 2].piece(0, 16));
+            let mut command = Command::new("test", Arc::clone(&kernel), [window], &[0; 12], [1; 3]).unwrap();
+            (command.begins_batch, command.seconds) = (begins.contains(&i), 0.5);
+            command
+        };
+        (0..count).map(command).collect()
+    }
+
+    #[test]
+    fn segments_grow_from_a_batch_to_the_longest() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let lengths = |count: usize, begins: &[usize]| {
+            let segments = cut(&commands(&backend, count, begins));
+            let ends = segments.iter().map(|steps| steps.end);
+            assert!(
+                segments.iter().map(|steps| steps.start).eq([0].into_iter().chain(ends).take(segments.len()))
+            );
+            segments.iter().map(Range::len).collect::<Vec<_>>()
+        };
+        assert_eq!([0, 1, 128].map(|count| lengths(count, &[])), [vec![], vec![1], vec![128]]);
+        assert_eq!(lengths(129, &[]), [128, 1]);
+        assert_eq!(lengths(128 + 256 + 512 + 512 + 7, &[]), [128, 256, 512, 512, 7]);
+        // One that begins a batch makes none longer.
+        assert_eq!(lengths(300, &[0, 10]), [10, 128, 162]);
+        assert_eq!(lengths(4, &[1, 2, 3]), [1, 1, 1, 1]);
+        assert_eq!(lengths(140, &[128]), [128, 12]);
+    }
+
+    #[test]
+    fn a_graph_knows_what_each_segment_uses() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let commands = commands(&backend, 130, &[3]);
+        let call = backend.context("test").unwrap();
+        let graph =
+            Graph::new(backend.device().unwrap(), call.context.device.pipelines.params_layout(), &commands);
+        let lengths: Vec<usize> = graph.segments.iter().map(Segment::len).collect();
+        assert_eq!((graph.first_batch(), lengths), (3, vec![3, 127]));
+        let [first, second] = &graph.segments[..] else { panic!("two segments") };
+        assert_eq!((first.seconds, second.seconds), (1.5, 63.5));
+        // Both buffers, each once, though every command writes one.
+        assert_eq!([&first.used, &second.used].map(Vec::len), [2, 2]);
+        assert_eq!([&first.written, &second.written].map(Vec::len), [2, 2]);
+        let empty = Graph::new(backend.device().unwrap(), call.context.device.pipelines.params_layout(), &[]);
+        assert_eq!(empty.first_batch(), 0);
+        // Within a segment, what the step before has set isn't set again.
+        let set = |i: usize| (graph.steps[i].pipeline.is_some(), graph.steps[i].group.is_some());
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(set),
+            [(true, true), (false, true), (false, true), (true, true), (false, true)]
+        );
+    }
+}

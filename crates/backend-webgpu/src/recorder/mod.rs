@@ -14,6 +14,8 @@ mod graph;
 mod params;
 mod signal;
 mod submitter;
+#[cfg(test)]
+mod tests;
 mod timing;
 mod window;
 #[cfg(not(target_family = "wasm"))]

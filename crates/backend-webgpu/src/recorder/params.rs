@@ -143,3 +143,47 @@ fn bind(device: &wgpu::Device, layout: &wgpu::BindGroupLayout, buffer: &wgpu::Bu
         }],
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WebGpuBackend;
+
+    #[test]
+    fn each_dispatch_of_a_batch_has_a_slot_of_its_own() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let device = backend.device().unwrap();
+        let call = backend.context("test").unwrap();
+        let mut params = Params::new(call.device().pipelines.params_layout().clone());
+        let (group, first) = params.push(device, &[1, 2, 3]);
+        let (same, second) = params.push(device, &[4; 8]);
+        assert_eq!((first, second, &same), (0, 256, &group));
+        let filled = params.close().unwrap();
+        assert_eq!(filled.bytes.len(), 2 * SLOT);
+        assert_eq!(
+            (&filled.bytes[..4], &filled.bytes[256..265]),
+            (&[1, 2, 3, 0][..], &[4, 4, 4, 4, 4, 4, 4, 4, 0][..])
+        );
+        let buffer = filled.buffer().buffer.clone();
+        assert_eq!(buffer.size(), 256 * 256);
+        assert_eq!(buffer.usage(), BufferUsages::UNIFORM | BufferUsages::COPY_DST);
+        assert!(params.close().is_none(), "an empty batch");
+        // The first batch has its buffer until it has finished.
+        assert!(params.push(device, &[5]) != (group.clone(), 0));
+        params.recycle(filled.buffer().clone());
+        assert!(params.close().is_some());
+        assert_eq!(params.push(device, &[6]), (group, 0));
+        assert_eq!(params.close().unwrap().bytes[0], 6);
+    }
+
+    #[test]
+    fn parameters_that_stay_lie_in_as_many_buffers_as_they_need() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let call = backend.context("test").unwrap();
+        let layout = call.device().pipelines.params_layout();
+        let table = ParamsTable::new(backend.device().unwrap(), layout, (0..4098).map(|_| &[7_u8; 12][..]));
+        let [first, last, next, end] = [0, 4095, 4096, 4097].map(|index| table.slot(index));
+        assert_eq!([first.1, last.1, next.1, end.1], [0, 4095 * 256, 0, 256]);
+        assert!(first.0 == last.0 && next.0 == end.0 && first.0 != next.0 && table.0.len() == 2);
+    }
+}

@@ -278,3 +278,82 @@ impl Port {
         index
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WebGpuBackend;
+
+    /// A submitter beside the backend's own, which tells its batches to nobody else.
+    fn submitter(backend: &WebGpuBackend, has_thread: bool) -> Submitter {
+        let (device, queue) = (backend.device().unwrap(), backend.queue().unwrap());
+        Submitter::new(device, queue, &Health::detached(), &Arc::default(), has_thread)
+    }
+
+    fn kind<T>(result: BackendResult<T>) -> Result<(), backend_api::ErrorKind> {
+        result.map(|_| ()).map_err(|error| error.kind())
+    }
+
+    #[test]
+    fn a_future_polls_without_a_pause_as_long_as_a_call_would() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let micros = Duration::from_micros;
+        let caller = submitter(&backend, false);
+        assert!(!caller.has_thread());
+        assert_eq!(
+            [0, 199, 200, 3200, 1_000_000].map(|waited| caller.nap(micros(waited))),
+            [None, None, Some(NAP), Some(micros(200)), Some(LONG_NAP)]
+        );
+        caller.set_spin(Duration::ZERO);
+        assert_eq!(caller.nap(Duration::ZERO), Some(NAP));
+        let threaded = submitter(&backend, true);
+        assert!(threaded.has_thread());
+        assert_eq!(threaded.nap(Duration::ZERO), Some(NAP));
+    }
+
+    #[test]
+    fn a_wait_ends_when_its_batch_has_finished_and_not_before() {
+        use backend_api::ErrorKind;
+
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let (short, long) = (Duration::from_millis(20), Duration::from_secs(60));
+        for has_thread in [false, true] {
+            for spin in [Duration::ZERO, Duration::MAX] {
+                let submitter = submitter(&backend, has_thread);
+                submitter.set_spin(spin);
+                for number in 1..4 {
+                    let ticket = submitter.submit(Batch { number, ..Batch::default() });
+                    assert_eq!(ticket.batch, number);
+                    submitter.wait_until_submitted(&ticket, &Deadline::new("test", long)).unwrap();
+                    submitter.wait(&ticket, &Deadline::new("test", long)).unwrap();
+                    assert_eq!(
+                        (submitter.progress().submitted(), submitter.progress().finished()),
+                        (number, number)
+                    );
+                    // Nothing is left to wait for.
+                    submitter.wait(&ticket, &Deadline::new("test", Duration::ZERO)).unwrap();
+                }
+                let never = Ticket { batch: 4, index: None };
+                let wait = |timeout| submitter.wait(&never, &Deadline::new("test", timeout));
+                assert_eq!(
+                    [Duration::ZERO, short].map(|timeout| kind(wait(timeout))),
+                    [Err(ErrorKind::Timeout); 2]
+                );
+                let submitted = submitter.wait_until_submitted(&never, &Deadline::new("test", short));
+                // Whoever calls has submitted.
+                assert_eq!(kind(submitted), if has_thread { Err(ErrorKind::Timeout) } else { Ok(()) });
+                submitter.confirm(&Deadline::new("test", long)).unwrap();
+                submitter.refresh().unwrap();
+                submitter.health().lose("test");
+                let deadline = Deadline::new("test", long);
+                let lost = [
+                    kind(submitter.wait(&never, &deadline)),
+                    kind(submitter.wait_until_submitted(&never, &deadline)),
+                    kind(submitter.confirm(&deadline)),
+                    kind(submitter.refresh()),
+                ];
+                assert_eq!(lost, [Err(ErrorKind::DeviceLost); 4]);
+            }
+        }
+    }
+}

@@ -62,3 +62,44 @@ impl Stopwatch {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WebGpuBackend;
+
+    #[test]
+    fn ticks_are_as_long_as_the_queue_says() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let (device, queue) = (backend.device().unwrap(), backend.queue().unwrap());
+        if !device.features().contains(wgpu::Features::TIMESTAMP_QUERY) {
+            println!("not run: the adapter has no timestamps");
+            return;
+        }
+        let mut stopwatch = Stopwatch::new(device, queue);
+        let usage = wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC;
+        assert_eq!(stopwatch.resolved.usage(), usage);
+        stopwatch.period = 2.5;
+        let elapsed = |start: u64, stop: u64| stopwatch.elapsed(bytemuck::cast([start, stop]));
+        assert_eq!(elapsed(100, 500), Duration::from_micros(1));
+        assert_eq!(elapsed(500, 100), Duration::ZERO);
+
+        // Two times of the device, both written.
+        let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        stopwatch.start(&mut encoder);
+        let resolved = stopwatch.stop(&mut encoder);
+        let read = device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: Stopwatch::BYTES as u64,
+            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        encoder.copy_buffer_to_buffer(resolved, 0, &read, 0, Stopwatch::BYTES as u64);
+        queue.submit([encoder.finish()]);
+        read.map_async(wgpu::MapMode::Read, .., |result| result.unwrap());
+        device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
+        let bytes: [u8; Stopwatch::BYTES] = read.get_mapped_range(..).unwrap()[..].try_into().unwrap();
+        let [start, stop]: [u64; 2] = bytemuck::cast(bytes);
+        assert!(0 < start && start <= stop, "{start} and {stop}");
+    }
+}

@@ -72,7 +72,8 @@ pub(crate) fn cut(
     let room = part_len.map(|len| len - start % len)?;
     let copied = usize::try_from(most_copied(max)).unwrap_or(usize::MAX);
     let bytes = item.saturating_mul(count);
-    if item == 0 || bytes <= room || bytes <= copied {
+    // No bytes, if items have none.
+    if bytes <= room || bytes <= copied {
         return None;
     }
     // As aligned as halves are, if that leaves little to copy.
@@ -271,4 +272,141 @@ impl Window {
 /// A byte offset within a window as a number of elements; alignment has been checked with the operands.
 fn elements(bytes: u64, dtype: DType) -> u32 {
     (bytes / dtype.size() as u64) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WebGpuBackend;
+
+    const LIMITS: BindingLimits = BindingLimits { max_bytes: 1024, alignment: 256 };
+
+    fn block(bytes: u64) -> Arc<Block> {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let usage = wgpu::BufferUsages::STORAGE;
+        let descriptor =
+            wgpu::BufferDescriptor { label: None, size: bytes, usage, mapped_at_creation: false };
+        Arc::new(Block::foreign(backend.device().unwrap().create_buffer(&descriptor)))
+    }
+
+    /// The window of `len` bytes of a block from `offset` on, of f32.
+    fn window(block: &Arc<Block>, offset: usize, len: usize) -> Window {
+        let slice = DeviceSlice { block: Arc::clone(block), offset, len };
+        Window::new(&slice, DType::F32, LIMITS)
+    }
+
+    /// First byte and bytes bound, and the element at which the operand begins.
+    fn bound(window: &Window) -> (u64, u64, u32) {
+        (window.start, window.size, window.offset)
+    }
+
+    #[test]
+    fn a_buffer_that_can_be_bound_is_bound_whole() {
+        let block = block(1024);
+        let window = window(&block, 300, 100);
+        assert_eq!(bound(&window), (0, 1024, 75));
+        assert_eq!(bound(&window.advanced(10)), (0, 1024, 85));
+        assert_eq!(bound(&window.truncated(3)), (0, 1024, 75));
+        assert!(!window.is_wide() && window.require_bindable("test").is_ok());
+        assert_eq!((window.excess(1 << 20), window.most_items(10)), (0, usize::MAX));
+    }
+
+    #[test]
+    fn of_a_larger_buffer_whole_vectors_around_the_operand_are_bound() {
+        let block = block(4088);
+        assert_eq!(bound(&window(&block, 1300, 700)), (1280, 720, 5));
+        assert_eq!(bound(&window(&block, 1280, 16)), (1280, 16, 0));
+        assert_eq!(bound(&window(&block, 1280, 20)), (1280, 32, 0));
+        // A vector may pass the buffer's end.
+        assert_eq!(bound(&window(&block, 4000, 88)), (3840, 248, 40));
+    }
+
+    #[test]
+    fn parts_of_an_operand_that_is_too_large_begin_and_end_near_their_elements() {
+        let block = block(4096);
+        let whole = window(&block, 1300, 2000);
+        assert!(whole.is_wide());
+        assert_eq!(bound(&whole), (1280, 2032, 5));
+        let error = whole.require_bindable("test").unwrap_err();
+        assert!(matches!(error, BackendError::Limit { requested: 2032, max: 1024, .. }), "{error:?}");
+        // Elements 5 to 105 of what is bound.
+        assert_eq!(bound(&whole.truncated(100)), (1280, 432, 5));
+        assert_eq!(bound(&whole.truncated(0)), (1280, 32, 5));
+        assert_eq!(bound(&whole.truncated(1 << 20)), (1280, 2032, 5));
+        assert_eq!(
+            [100, 251, 252, 500].map(|elements| whole.excess(elements)),
+            [0, 0, UNBINDABLE + 16, UNBINDABLE + 1008]
+        );
+        // Byte 420 of what was bound is byte 164 behind a multiple of the alignment.
+        let later = whole.advanced(100);
+        assert_eq!(bound(&later), (1536, 2032 - 256, 41));
+        assert_eq!(bound(&later.near()), bound(&later));
+        assert_eq!(bound(&whole.advanced(59)), (1536, 2032 - 256, 0));
+        assert_eq!(bound(&whole.advanced(58)), (1280, 2032, 63));
+        // Wherever the first of 18 items begins, they can be bound.
+        assert_eq!([10, 0].map(|elements| whole.most_items(elements)), [18, 752]);
+    }
+
+    #[test]
+    fn a_window_is_placed_in_another_block() {
+        let [first, second] = [block(1024), block(2048)];
+        let window = window(&first, 300, 100);
+        let placed = window.placed(&second, 512);
+        assert_eq!(bound(&placed), (512, 1024, 75));
+        assert!(window.shares_buffer(&window.advanced(1)) && !window.shares_buffer(&placed));
+        let words = Window::of_words(second.piece(256, 64));
+        assert_eq!((bound(&words), words.shares_buffer(&placed)), ((256, 64, 0), true));
+    }
+
+    #[test]
+    fn bytes_that_cannot_be_bound_come_before_those_that_are_copied() {
+        const MIB: u64 = 1 << 20;
+        let of = |bytes| excess(128 * MIB, Some(256 << 20), 256 * MIB - 4, bytes);
+        assert_eq!(of(128 * MIB + 1), UNBINDABLE + 1);
+        // Sixteen MiB are copied as fast as they are divided.
+        assert_eq!([4, 8, 16 * MIB, 16 * MIB + 8, 128 * MIB].map(of), [0, 0, 0, 8, 112 * MIB]);
+        assert_eq!(excess(128 * MIB, None, 256 * MIB - 4, 128 * MIB), 0, "one buffer");
+        assert_eq!(excess(1 << 16, Some(1 << 18), (1 << 18) - 4, (1 << 14) + 4), 4, "a quarter of a binding");
+    }
+
+    #[test]
+    fn items_are_cut_before_the_end_of_a_buffer() {
+        let of = |start, item, count| cut(1 << 16, Some(1 << 18), start, item, count);
+        assert_eq!(of(0, 1000, 600), Some(256), "of 262 at a multiple of 256, as 256 items are few to copy");
+        assert_eq!(cut(1 << 16, None, 0, 1000, 600), None, "one buffer");
+        assert_eq!([of(0, 0, 600), of(0, 1024, 256), of(1 << 18, 1024, 256)], [None; 3], "nothing to cut");
+        assert_eq!(of(0, 1000, 262), None, "all before the end, the last ones behind a step");
+        assert_eq!(of((1 << 18) - 1024, 1024, 16), None, "few to copy");
+        // Sixteen of 1000 bytes are few to copy, and 17 aren't.
+        assert_eq!([17, 18].map(|count| of((1 << 18) - 16_500, 1000, count)), [Some(16); 2]);
+        assert_eq!(of((1 << 18) - 3000, 1000, 20), Some(16), "at least a step");
+        assert_eq!(of((1 << 18) - 30_000, 20_000, 4), Some(1));
+        assert_eq!(of((1 << 18) - 70_000, 20_000, 4), Some(3));
+        assert_eq!(of(0, 1 << 20, 1), None, "a single item");
+    }
+
+    #[test]
+    fn a_binding_is_no_larger_than_indices_reach() {
+        let of = |max_storage_buffer_binding_size, max_buffer_size| {
+            let limits =
+                wgpu::Limits { max_storage_buffer_binding_size, max_buffer_size, ..wgpu::Limits::default() };
+            BindingLimits::of(&limits).max_bytes
+        };
+        assert_eq!([of(100, 200), of(200, 100), of(1 << 40, 1 << 40)], [100, 100, 1 << 31]);
+    }
+
+    #[test]
+    fn an_operand_is_cut_where_its_block_has_another_buffer() {
+        let [first, second] = [block(4096), block(4096)];
+        let divided = Block::divided(first, vec![second], 4096);
+        let window = window(&divided, 1300, 6000);
+        // Of items of 100 bytes, 27 lie in the first buffer.
+        assert_eq!(window.cut(25, 60), Some(27));
+        assert_eq!((window.cut(25, 27), window.cut(0, 60)), (None, None));
+        // Large enough to be bound, but for the end of a buffer in it.
+        let across = Window { max: 1 << 20, ..window.clone() };
+        assert!(across.is_wide() && across.require_bindable("test").is_ok());
+        let before = Window::of_words(divided.piece(0, 4096));
+        assert!(!before.is_wide());
+    }
 }

@@ -13,3 +13,19 @@ fn most_bytes(limits: &wgpu::Limits, wanted: usize) -> usize {
     let largest = usize::try_from(limits.max_buffer_size).unwrap_or(usize::MAX);
     wanted.min(1 << (largest / 2).max(1).ilog2())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_powers_of_two_of_which_a_buffer_has_room_for_two() {
+        let most = |max_buffer_size| {
+            most_bytes(&wgpu::Limits { max_buffer_size, ..wgpu::Limits::default() }, 1 << 20)
+        };
+        assert_eq!(
+            [1, 2, 3, 1000, 1 << 20, (1 << 21) - 1, 1 << 21, u64::MAX].map(most),
+            [1, 1, 1, 256, 1 << 19, 1 << 19, 1 << 20, 1 << 20]
+        );
+    }
+}

@@ -88,3 +88,71 @@ impl Readback {
         self.free.lock().clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WebGpuBackend;
+
+    /// A mapped buffer with these bytes.
+    fn mapped(backend: &WebGpuBackend, readback: &Readback, bytes: &[u8]) -> wgpu::Buffer {
+        let buffer = readback.acquire(bytes.len()).unwrap();
+        let queue = backend.queue().unwrap();
+        queue.write_buffer(&buffer, 0, bytes);
+        queue.submit([]);
+        buffer.map_async(wgpu::MapMode::Read, .., |result| result.unwrap());
+        backend.device().unwrap().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+        buffer
+    }
+
+    #[test]
+    fn a_piece_is_as_large_as_buffers_may_be() {
+        let chunk =
+            |max_buffer_size| Readback::chunk(&wgpu::Limits { max_buffer_size, ..wgpu::Limits::default() });
+        assert_eq!([1 << 20, 1 << 30].map(chunk), [1 << 19, Readback::CHUNK]);
+    }
+
+    #[test]
+    fn buffers_are_powers_of_two() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let readback = Readback::new(backend.device().unwrap());
+        let sizes = [1, 4096, 4097, 8193].map(|bytes| readback.acquire(bytes).unwrap().size());
+        assert_eq!(sizes, [4096, 4096, 8192, 16_384]);
+        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        assert_eq!(readback.acquire(1).unwrap().usage(), usage);
+    }
+
+    #[test]
+    fn a_read_may_begin_at_any_byte() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let readback = Readback::new(backend.device().unwrap());
+        let bytes: Vec<u8> = (0..4096).map(|i| (i % 251) as u8).collect();
+        for (skip, len) in [(0, 4096), (0, 1), (3, 5), (8, 8), (13, 20), (4095, 1), (1, 4095), (12, 0)] {
+            let mut read = vec![255; len];
+            let buffer = mapped(&backend, &readback, &bytes);
+            readback.finish("test", buffer, Ok(()), skip, &mut read).unwrap();
+            assert_eq!(read, bytes[skip..skip + len], "{len} bytes from {skip}");
+        }
+        let buffer = readback.acquire(4096).unwrap();
+        let failed = readback.finish("test", buffer, Err(wgpu::BufferAsyncError), 0, &mut [0; 4]);
+        assert!(matches!(failed, Err(BackendError::Driver { op: "test", .. })), "{failed:?}");
+    }
+
+    #[test]
+    fn a_few_buffers_are_kept_for_the_next_reads() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let readback = Readback::new(backend.device().unwrap());
+        assert_eq!(readback.bytes(), 0);
+        let buffers = [(); 5].map(|()| mapped(&backend, &readback, &[1; 16]));
+        for buffer in &buffers {
+            readback.finish("test", buffer.clone(), Ok(()), 0, &mut [0; 16]).unwrap();
+        }
+        assert_eq!(readback.bytes(), 4 * 4096);
+        assert_eq!(readback.acquire(5000).unwrap().size(), 8192, "none of these");
+        assert!(buffers.contains(&readback.acquire(16).unwrap()));
+        assert_eq!(readback.bytes(), 3 * 4096);
+        readback.trim();
+        assert_eq!(readback.bytes(), 0);
+        assert!(!buffers.contains(&readback.acquire(16).unwrap()));
+    }
+}

@@ -127,3 +127,61 @@ impl StagingRing {
         Ok(Some(buffer))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::WebGpuBackend;
+
+    #[test]
+    fn writes_fill_a_buffer_before_the_next_one_is_taken() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let mut ring = StagingRing::new(backend.device().unwrap());
+        ring.chunk = 64;
+        let mut write = |len: usize| ring.write("test", &vec![1; len]).unwrap().unwrap();
+        let (first, start) = write(12);
+        let usage = wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC;
+        assert_eq!((first.size(), first.usage(), start), (64, usage, 0));
+        assert_eq!(write(8), (first.clone(), 16), "at a multiple of 8");
+        assert_eq!(write(40), (first.clone(), 24), "up to the end");
+        let (second, start) = write(4);
+        assert!(second != first && start == 0);
+        assert_eq!(ring.bytes(), 2 * 64);
+        assert_eq!(ring.close(), [first, second]);
+        assert_eq!(ring.close(), []);
+    }
+
+    #[test]
+    fn buffers_come_back_when_their_batch_has_finished() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let device = backend.device().unwrap();
+        let mut ring = StagingRing::new(device);
+        ring.chunk = 64;
+        let fill = |ring: &mut StagingRing| {
+            (0..100).take_while(|_| ring.write("test", &[1; 64]).unwrap().is_some()).count()
+        };
+        assert_eq!((fill(&mut ring), ring.bytes()), (8, 8 * 64));
+        let used = ring.close();
+        assert_eq!((used.len(), fill(&mut ring)), (8, 0), "none has come back");
+        used.iter().for_each(|buffer| ring.recycle(buffer.clone()));
+        device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
+        assert_eq!((fill(&mut ring), ring.bytes()), (8, 8 * 64));
+        assert!(ring.close().iter().all(|buffer| used.contains(buffer)));
+    }
+
+    #[test]
+    fn a_buffer_that_cannot_be_mapped_again_makes_room_for_another() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let device = backend.device().unwrap();
+        let mut ring = StagingRing::new(device);
+        ring.chunk = 64;
+        let written = [(); 2].map(|()| ring.write("test", &[1; 64]).unwrap().is_some());
+        assert_eq!((written, ring.bytes()), ([true; 2], 2 * 64));
+        let used = ring.close();
+        used[0].destroy();
+        // The error of mapping what is gone is told to the ring, and to nobody else.
+        guarded(device, || ring.recycle(used[0].clone())).unwrap_err();
+        device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
+        assert_eq!(ring.bytes(), 64);
+    }
+}

@@ -239,3 +239,187 @@ impl Part {
         Self { desc, windows }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use backend_api::DeviceKind;
+    use backend_api::desc::{AttentionShape, HeadLayout};
+
+    use super::*;
+    use crate::WebGpuBackend;
+    use crate::memory::{Block, DeviceSlice};
+    use crate::recorder::{BindingLimits, UNBINDABLE};
+
+    /// Windows of f32 into a buffer for each operand, of which a binding may show `max_bytes`.
+    fn windows(max_bytes: u64) -> Windows {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let [q, k, v, mask, lengths, table, sinks, lse, o] =
+            [4, 8, 12, 16, 20, 24, 28, 32, 36].map(|offset| {
+                let usage = wgpu::BufferUsages::STORAGE;
+                let descriptor =
+                    wgpu::BufferDescriptor { label: None, size: 1 << 14, usage, mapped_at_creation: false };
+                let block = Arc::new(Block::foreign(backend.device().unwrap().create_buffer(&descriptor)));
+                let slice = DeviceSlice { block, offset, len: (1 << 14) - offset };
+                Window::new(&slice, DType::F32, BindingLimits { max_bytes, alignment: 256 })
+            });
+        Windows { q, k, v, mask, lengths, table, sinks, lse, o }
+    }
+
+    /// Attention with every operand that can be left out, but for a block table.
+    fn desc() -> AttentionDesc {
+        let shape = AttentionShape { batch: 2, heads: 6, seq_q: 5, seq_kv: 7, head_dim: 3 };
+        let mask = AttentionMask { ptr: 1, batch_stride: 300, head_stride: 45, query_stride: 8 };
+        let layout = |batch, head, token| HeadLayout { offset: 0, batch, head, token };
+        AttentionDesc::new(DType::F32, 1, 1, 1, 1, shape)
+            .with_kv_heads(2)
+            .with_v_head_dim(2)
+            .with_mask(mask)
+            .with_key_lengths(1)
+            .with_lse(1)
+            .with_sinks(1)
+            .with_q_layout(layout(140, 20, 4))
+            .with_k_layout(layout(80, 4, 9))
+            .with_v_layout(layout(70, 33, 4))
+            .with_o_layout(layout(90, 13, 2))
+    }
+
+    fn address(window: &Window, element: usize) -> u64 {
+        let address = window.start + (u64::from(window.offset) + element as u64) * u64::from(window.item);
+        assert!((window.start..window.start + window.size).contains(&address), "bound");
+        address
+    }
+
+    /// What each row of the output is made of, by its address: query, sink, logarithm, length of the sequence, and for
+    /// each key that it sees, this one, its value and the mask.
+    type Rows = BTreeMap<u64, ([u64; 4], Vec<[u64; 3]>)>;
+
+    fn add(part: &Part, rows: &mut Rows) {
+        let desc = &part.desc;
+        let bound = part.bound();
+        let [q, k, v, o] = desc.layouts();
+        let mask = desc.mask.unwrap();
+        let at = |layout: HeadLayout, batch: usize, head: usize, token: usize| {
+            batch * layout.batch + head * layout.head + token * layout.token
+        };
+        for batch in 0..desc.batch {
+            for (head, query) in
+                (0..desc.heads).flat_map(|head| (0..desc.seq_q).map(move |query| (head, query)))
+            {
+                let of_keys = head / (desc.heads / desc.kv_heads);
+                // Counted from the last key.
+                let position = (query + desc.seq_kv) as isize - desc.seq_q as isize;
+                let sees = |&key: &usize| {
+                    let distance = position - key as isize;
+                    (!desc.causal || distance >= 0)
+                        && desc.window.is_none_or(|window| distance < window as isize)
+                };
+                let keys = (0..desc.seq_kv).filter(sees).map(|key| {
+                    let masked =
+                        batch * mask.batch_stride + head * mask.head_stride + query * mask.query_stride;
+                    [
+                        address(&bound.k, at(k, batch, of_keys, key)),
+                        address(&bound.v, at(v, batch, of_keys, key)),
+                        address(&bound.mask, masked + key),
+                    ]
+                });
+                let made = [
+                    address(&bound.q, at(q, batch, head, query)),
+                    address(&bound.sinks, head),
+                    address(&bound.lse, (batch * desc.heads + head) * desc.seq_q + query),
+                    address(&bound.lengths, batch),
+                ];
+                let row = address(&bound.o, at(o, batch, head, query));
+                assert!(rows.insert(row, (made, keys.collect())).is_none(), "made twice");
+            }
+        }
+    }
+
+    fn divide(part: &Part, rows: &mut Rows) -> usize {
+        let Some(parts) = part.halves() else {
+            add(part, rows);
+            return 1;
+        };
+        parts.iter().map(|part| divide(part, rows)).sum()
+    }
+
+    #[test]
+    fn parts_make_what_the_whole_makes() {
+        for max_bytes in [64, 1 << 20] {
+            for (causal, window) in [(false, None), (true, None), (false, Some(3)), (true, Some(3))] {
+                let mut desc = desc().with_causal(causal);
+                desc.window = window;
+                let whole = Part { desc, windows: windows(max_bytes) };
+                let [mut expected, mut found] = [Rows::new(), Rows::new()];
+                add(&whole, &mut expected);
+                assert_eq!(divide(&whole, &mut found), 2 * 6 * 5, "single queries");
+                assert_eq!(found, expected, "{max_bytes} bytes, causal {causal}, window {window:?}");
+            }
+        }
+        // Queries that count from the first key, or from a sequence's last one, stay together.
+        for alignment in [AttentionAlignment::TopLeft, AttentionAlignment::KeyLengths] {
+            let whole = Part { desc: desc().with_alignment(alignment), windows: windows(64) };
+            assert_eq!(divide(&whole, &mut Rows::new()), 2 * 6, "{alignment:?}");
+        }
+    }
+
+    #[test]
+    fn operands_are_too_large_by_what_passes_a_binding() {
+        let part = |desc, max_bytes| Part { desc, windows: windows(max_bytes) };
+        assert_eq!(part(desc(), 1 << 20).excess(), 0);
+        // Elements before, and from the first to the last.
+        let elements = [
+            (1, 140 + 5 * 20 + 4 * 4 + 3),
+            (2, 80 + 4 + 6 * 9 + 3),
+            (3, 70 + 33 + 6 * 4 + 2),
+            (4, 300 + 5 * 45 + 4 * 8 + 7),
+            (5, 2),
+            (7, 6),
+            (8, 2 * 6 * 5),
+            (9, 90 + 5 * 13 + 4 * 2 + 2),
+        ];
+        let too_large = |(before, elements): (u64, u64)| {
+            let bytes = (4 * (before + elements)).next_multiple_of(16);
+            if bytes > 256 { UNBINDABLE + bytes - 256 } else { 0 }
+        };
+        assert_eq!(part(desc(), 256).excess(), elements.map(too_large).iter().sum::<u64>());
+    }
+
+    #[test]
+    fn long_sequences_of_few_tiles_take_as_long_as_one_compute_unit_does() {
+        let profile = DeviceProfile::of(DeviceKind::DiscreteGpu, true);
+        let part = |heads, seq_q, seq_kv| {
+            let shape = AttentionShape { batch: 1, heads, seq_q, seq_kv, head_dim: 64 };
+            Part { desc: AttentionDesc::new(DType::F32, 1, 1, 1, 1, shape), windows: windows(1 << 20) }
+        };
+        let seconds = |part: &Part| [part.seconds(&profile), part.desc.flops() / profile.flops];
+        let [short, of_short] = seconds(&part(4, 640, 1 << 10));
+        assert_eq!(short, of_short, "less than a second of a workgroup");
+        // Four heads of ten tiles, each on one of the compute units.
+        let [long, of_long] = seconds(&part(4, 640, 1 << 28));
+        assert_eq!(long, of_long / 40.0 * profile.compute_units as f64);
+        // Fewer queries than a tile has are one all the same, and of few queries, the keys are spread.
+        let [one, of_one] = seconds(&part(1, 9, 1 << 28));
+        assert_eq!(one, of_one * profile.compute_units as f64);
+        let [few, of_few] = seconds(&part(1, 8, 1 << 28));
+        assert_eq!(few, of_few);
+        // More tiles than compute units.
+        let [many, of_many] = seconds(&part(1 << 14, 64, 1 << 24));
+        assert_eq!(many, of_many);
+    }
+
+    #[test]
+    fn one_query_of_one_head_is_not_divided() {
+        let profile = DeviceProfile::of(DeviceKind::DiscreteGpu, true);
+        let mut part = Part { desc: desc(), windows: windows(1 << 20) };
+        let flops = part.desc.flops();
+        let per_query = |flops: f64, rate: f64| flops / rate / (2.0 * 6.0 * 5.0);
+        assert_eq!(part.undivided_seconds(&profile), per_query(flops, profile.flops));
+        part.desc.dtype = DType::F16;
+        assert_eq!(part.undivided_seconds(&profile), per_query(flops, profile.flops_f16));
+        part.desc.batch = 0;
+        assert_eq!(part.undivided_seconds(&profile), 0.0);
+    }
+}

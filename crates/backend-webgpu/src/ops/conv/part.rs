@@ -149,3 +149,169 @@ impl Job {
         part
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use backend_api::desc::{ConvShape, ImageShape, Window as FilterWindow};
+    use backend_api::{Activation, DeviceKind};
+
+    use super::*;
+    use crate::WebGpuBackend;
+    use crate::memory::{Block, DeviceSlice};
+    use crate::recorder::{BindingLimits, UNBINDABLE};
+
+    /// A convolution of f32 with buffers of its own, of which a binding may show `max_bytes`.
+    fn job(layout: ImageLayout, [batch, groups]: [usize; 2], max_bytes: u64) -> Job {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let image = ImageShape { batch, channels: 4 * groups, height: 9, width: 7 };
+        let mut shape = ConvShape::new(image, 3 * groups, FilterWindow::new([3, 2])).with_layout(layout);
+        shape.groups = groups;
+        let [input, filter, bias, output] = [4, 8, 12, 16].map(|offset| {
+            let usage = wgpu::BufferUsages::STORAGE;
+            let descriptor =
+                wgpu::BufferDescriptor { label: None, size: 1 << 14, usage, mapped_at_creation: false };
+            let block = Arc::new(Block::foreign(backend.device().unwrap().create_buffer(&descriptor)));
+            let slice = DeviceSlice { block, offset, len: (1 << 14) - offset };
+            Window::new(&slice, DType::F32, BindingLimits { max_bytes, alignment: 256 })
+        });
+        Job {
+            gather: ConvGather::forward("test", &shape).unwrap(),
+            first_row: 0,
+            dtype: DType::F32,
+            transposed: false,
+            biased: true,
+            activation: Activation::Identity,
+            input,
+            filter,
+            bias,
+            output,
+        }
+    }
+
+    fn address(window: &Window, element: usize) -> u64 {
+        let address = window.start + (u64::from(window.offset) + element as u64) * u64::from(window.item);
+        assert!((window.start..window.start + window.size).contains(&address), "bound");
+        address
+    }
+
+    /// What each result is made of, by its address: where the channels of its image begin and end, its filter begins
+    /// and ends, its bias is, and its row of the whole result.
+    type Results = BTreeMap<u64, ([u64; 2], [u64; 2], u64, usize)>;
+
+    fn add(job: &Job, results: &mut Results) {
+        let Job { input, filter, bias, output, .. } = &*job.bound();
+        let &ConvGather {
+            batch,
+            groups,
+            channels,
+            filters,
+            source: [h, w],
+            result: [rows, columns],
+            layout,
+            ..
+        } = &job.gather;
+        let taps = job.gather.taps();
+        for n in 0..batch {
+            for (group, of_group) in (0..groups).flat_map(|group| (0..filters).map(move |f| (group, f))) {
+                let of_all = group * filters + of_group;
+                for (row, column) in (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column))) {
+                    let (result, image) = match layout {
+                        ImageLayout::Nhwc => {
+                            let pixel = (n * rows + row) * columns + column;
+                            let first = n * h * w * groups * channels + group * channels;
+                            let last = first + (h * w - 1) * groups * channels + channels - 1;
+                            (pixel * groups * filters + of_all, [first, last])
+                        }
+                        _ => {
+                            let plane = (n * groups + group) * channels;
+                            let of = ((n * groups * filters + of_all) * rows + row) * columns + column;
+                            (of, [plane * h * w, (plane + channels) * h * w - 1])
+                        }
+                    };
+                    let made = (
+                        image.map(|element| address(input, element)),
+                        [of_all * taps, (of_all + 1) * taps - 1].map(|element| address(filter, element)),
+                        address(bias, of_all),
+                        job.first_row + row,
+                    );
+                    assert!(results.insert(address(output, result), made).is_none(), "made twice");
+                }
+            }
+        }
+    }
+
+    fn divide(job: &Job, results: &mut Results) -> usize {
+        let Some(parts) = job.halves() else {
+            add(job, results);
+            return 1;
+        };
+        parts.iter().map(|part| divide(part, results)).sum()
+    }
+
+    #[test]
+    fn parts_make_what_the_whole_makes() {
+        for (layout, max_bytes) in [ImageLayout::Nchw, ImageLayout::Nhwc]
+            .into_iter()
+            .flat_map(|layout| [64, 1 << 20].map(|max| (layout, max)))
+        {
+            for extents in [[3, 2], [1, 2], [1, 1]] {
+                let whole = job(layout, extents, max_bytes);
+                let [mut expected, mut found] = [Results::new(), Results::new()];
+                add(&whole, &mut expected);
+                let parts = divide(&whole, &mut found);
+                let [rows, columns] = whole.gather.result;
+                assert_eq!([rows, columns], [7, 6]);
+                // Single rows, of a plane or of all channels.
+                let planes = if layout == ImageLayout::Nhwc { 1 } else { 3 * extents[1] };
+                assert_eq!(parts, extents[0] * planes * rows);
+                assert_eq!(found, expected, "{layout:?}, {extents:?}, {max_bytes} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn filters_of_a_transposed_convolution_stay_together() {
+        let whole = Job { transposed: true, ..job(ImageLayout::Nchw, [1, 1], 1 << 20) };
+        assert!(whole.halves().is_none());
+        let of_groups = Job { transposed: true, ..job(ImageLayout::Nchw, [1, 2], 1 << 20) };
+        let groups = of_groups.halves().map(|parts| parts.map(|part| part.gather.groups));
+        assert_eq!(groups, Some([1, 1]));
+    }
+
+    #[test]
+    fn operands_are_too_large_by_what_passes_a_binding() {
+        let job = job(ImageLayout::Nchw, [2, 2], 256);
+        let too_large = |bytes: u64| UNBINDABLE + bytes.next_multiple_of(16) - 256;
+        let elements = [2 * 8 * 9 * 7, 2 * 3 * 4 * 3 * 2, 2 * 6 * 7 * 6];
+        let bytes = [4 + 4 * elements[0], 8 + 4 * elements[1], 16 + 4 * elements[2]];
+        assert_eq!(job.excess(), bytes.map(too_large).iter().sum::<u64>());
+        assert_eq!(
+            job.elements(),
+            [elements[0], elements[1], 6, elements[2]].map(|elements| elements as usize)
+        );
+    }
+
+    #[test]
+    fn the_time_is_that_of_the_products() {
+        let profile = DeviceProfile::of(DeviceKind::DiscreteGpu, true);
+        let single = job(ImageLayout::Nchw, [1, 1], 1 << 20);
+        let flops = single.gather.flops();
+        assert!(flops > 0.0 && profile.flops != profile.flops_f16);
+        assert_eq!(single.seconds(&profile), flops / profile.flops);
+        let halves = Job { dtype: DType::F16, ..single };
+        assert_eq!(halves.seconds(&profile), flops / profile.flops_f16);
+    }
+
+    #[test]
+    fn rows_further_down_are_not_those_of_the_source() {
+        let mut job = job(ImageLayout::Nchw, [1, 1], 1 << 20);
+        assert!(!job.is_pointwise());
+        (job.gather.filter, job.gather.result) = ([1, 1], job.gather.source);
+        assert!(job.is_pointwise());
+        job.first_row = 1;
+        assert!(!job.is_pointwise());
+    }
+}

@@ -225,3 +225,178 @@ impl Part {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use backend_api::desc::Bias;
+    use backend_api::{BackendTranspose, DeviceKind};
+
+    use super::*;
+    use crate::WebGpuBackend;
+    use crate::memory::{Block, DeviceSlice};
+    use crate::recorder::BindingLimits;
+
+    const TRANS: [BackendTranspose; 2] = [BackendTranspose::NoTrans, BackendTranspose::Trans];
+
+    /// Windows of f32 into a buffer for each operand, of which a binding may show `max_bytes`.
+    fn windows(max_bytes: u64) -> Windows {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let [a, b, bias, c] = [4, 8, 12, 16].map(|offset| {
+            let usage = wgpu::BufferUsages::STORAGE;
+            let descriptor =
+                wgpu::BufferDescriptor { label: None, size: 1 << 14, usage, mapped_at_creation: false };
+            let block = Arc::new(Block::foreign(backend.device().unwrap().create_buffer(&descriptor)));
+            let slice = DeviceSlice { block, offset, len: (1 << 14) - offset };
+            Window::new(&slice, DType::F32, BindingLimits { max_bytes, alignment: 256 })
+        });
+        Windows { a, b, bias, c }
+    }
+
+    fn desc(trans: [BackendTranspose; 2], axis: BiasAxis) -> MatmulDesc {
+        let matrix = |ld, stride| Matrix::new(1, DType::F32, ld).with_batch_stride(stride);
+        MatmulDesc::new(5, 6, 7, matrix(9, 80), matrix(11, 100), matrix(8, 50))
+            .with_transpose(trans[0], trans[1])
+            .with_bias(Bias { ptr: 1, axis })
+            .with_batch(3)
+    }
+
+    fn address(window: &Window, element: usize) -> u64 {
+        window.start + (u64::from(window.offset) + element as u64) * u64::from(window.item)
+    }
+
+    /// What each result is made of, by its address: the addresses of its factors and of its bias.
+    type Results = BTreeMap<u64, (Vec<[u64; 2]>, Option<u64>)>;
+
+    /// Adds what a part makes of what was bound for it.
+    fn add(part: &Part, results: &mut Results) {
+        let MatmulDesc { m, n, k, batch, a, b, c, trans_a, trans_b, bias, beta, .. } = part.desc;
+        let bound = part.bound();
+        let at = |window: &Window, element: usize| {
+            let address = address(window, element);
+            assert!((window.start..window.start + window.size).contains(&address), "bound");
+            address
+        };
+        for (matrix, row, column) in
+            (0..batch).flat_map(|i| (0..m).flat_map(move |j| (0..n).map(move |k| (i, j, k))))
+        {
+            let factors = (0..k).map(|l| {
+                let from_a = if trans_a.is_transposed() { l * a.ld + row } else { row * a.ld + l };
+                let from_b = if trans_b.is_transposed() { column * b.ld + l } else { l * b.ld + column };
+                [
+                    at(&bound.a, matrix * a.batch_stride + from_a),
+                    at(&bound.b, matrix * b.batch_stride + from_b),
+                ]
+            });
+            let bias =
+                bias.map(|bias| at(&bound.bias, if bias.axis == BiasAxis::Row { row } else { column }));
+            let result = at(&bound.c, matrix * c.batch_stride + row * c.ld + column);
+            let entry = results.entry(result).or_insert((Vec::new(), bias));
+            assert!(entry.0.is_empty() || beta == 1.0, "a piece of a sum is added to those before");
+            entry.0.extend(factors);
+        }
+    }
+
+    /// Divides a part as long as that can be done, and adds what the smallest make; how many there are.
+    fn divide(part: &Part, halves: fn(&Part) -> Option<[Part; 2]>, results: &mut Results) -> usize {
+        let Some(parts) = halves(part) else {
+            add(part, results);
+            return 1;
+        };
+        parts.iter().map(|part| divide(part, halves, results)).sum()
+    }
+
+    #[test]
+    fn parts_make_what_the_whole_makes() {
+        for (max_bytes, a, b) in [64, 1 << 20]
+            .into_iter()
+            .flat_map(|max| TRANS.map(|a| (max, a)))
+            .flat_map(|(max, a)| TRANS.map(|b| (max, a, b)))
+        {
+            for axis in [BiasAxis::Row, BiasAxis::Column] {
+                let desc = desc([a, b], axis);
+                let whole = Part::new(desc, windows(max_bytes));
+                let [mut expected, mut found] = [Results::new(), Results::new()];
+                add(&whole, &mut expected);
+                assert_eq!(expected.len(), 3 * 5 * 6);
+                assert_eq!(divide(&whole, Part::halves, &mut found), 3 * 5 * 6, "single results");
+                assert_eq!(found, expected, "{max_bytes} bytes, {a:?}, {b:?}, {axis:?}");
+            }
+        }
+    }
+
+    /// As long as operands are too large to be bound, a part is divided; sums that nothing is added to in pieces too.
+    fn until_bound(part: &Part) -> Option<[Part; 2]> {
+        if part.excess() == 0 { None } else { part.smaller_halves() }
+    }
+
+    #[test]
+    fn parts_of_large_operands_make_what_the_whole_makes() {
+        for (a, b) in TRANS.into_iter().flat_map(|a| TRANS.map(|b| (a, b))) {
+            // Strides of 0 repeat an operand for the whole batch, which has to be divided within its matrices.
+            for (strides, is_sum) in [[80, 100], [0, 100], [80, 0], [0, 0]]
+                .into_iter()
+                .flat_map(|strides| [true, false].map(|is_sum| (strides, is_sum)))
+            {
+                let mut desc = desc([a, b], BiasAxis::Column);
+                [desc.a.batch_stride, desc.b.batch_stride] = strides;
+                if is_sum {
+                    desc.bias = None;
+                }
+                let whole = Part::new(desc, windows(256));
+                assert!(whole.excess() >= UNBINDABLE);
+                let [mut expected, mut found] = [Results::new(), Results::new()];
+                add(&whole, &mut expected);
+                assert!(divide(&whole, until_bound, &mut found) > 1);
+                assert_eq!(found, expected, "{a:?}, {b:?}, {strides:?}, {is_sum}");
+            }
+        }
+    }
+
+    #[test]
+    fn operands_are_too_large_by_what_passes_a_binding() {
+        let desc = desc(TRANS, BiasAxis::Column);
+        // A: 2 · 80 + 4 · 9 + 7 elements, one of them before; B is transposed: 2 · 100 + 5 · 11 + 7, and two before.
+        let part = Part::new(desc, windows(256));
+        let too_large = |bytes: u64| UNBINDABLE + bytes.next_multiple_of(16) - 256;
+        let expected = [4 + 4 * 203, 8 + 4 * 262, 16 + 4 * (100 + 32 + 6)].map(too_large);
+        let [a, b, c, bias] = part.excesses();
+        assert_eq!(([a, b, c], bias, part.excess()), (expected, 0, expected.iter().sum::<u64>()));
+        assert_eq!(Part::new(desc, windows(1 << 20)).excess(), 0);
+    }
+
+    #[test]
+    fn sums_are_made_by_themselves_where_that_makes_operands_small_enough() {
+        let mut plain = desc(TRANS, BiasAxis::Column).with_batch(1);
+        plain.bias = None;
+        let scaled = plain.with_scale(1.0, 0.5);
+        let needs = |desc, max_bytes| Part::new(desc, windows(max_bytes)).needs_sums();
+        assert!(needs(scaled, 64) && !needs(scaled, 1 << 20), "operands that can be bound");
+        assert!(!needs(plain, 64), "they are by themselves");
+        let mut single = scaled;
+        single.k = 1;
+        assert!(!needs(single, 64), "nothing to divide");
+        // Matrices of the batch with gaps between them aren't finished together, nor are biases by row.
+        let mut batch = scaled.with_batch(3);
+        assert!(!needs(batch, 64));
+        batch.c.batch_stride = 5 * 8;
+        assert!(needs(batch, 64));
+        assert!(!needs(batch.with_bias(Bias { ptr: 1, axis: BiasAxis::Row }), 64));
+    }
+
+    #[test]
+    fn the_time_is_that_of_the_products() {
+        let profile = DeviceProfile::of(DeviceKind::DiscreteGpu, true);
+        let mut desc = desc(TRANS, BiasAxis::Column);
+        let seconds = |desc: MatmulDesc| Part::new(desc, windows(1 << 20)).seconds(&profile);
+        let flops = desc.flops();
+        assert!(flops >= 2.0 * 3.0 * 5.0 * 6.0 * 7.0 && profile.flops != profile.flops_f16);
+        assert_eq!(seconds(desc), flops / profile.flops);
+        desc.b.dtype = DType::F16;
+        assert_eq!(seconds(desc), flops / profile.flops, "of f32 and f16");
+        desc.a.dtype = DType::F16;
+        assert_eq!(seconds(desc), flops / profile.flops_f16);
+    }
+}

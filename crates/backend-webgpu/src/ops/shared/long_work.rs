@@ -273,6 +273,7 @@ mod tests {
     use backend_api::DeviceKind;
 
     use super::*;
+    use crate::WebGpuBackend;
     use crate::ops::shared::pace::MAX_PART;
 
     #[test]
@@ -308,6 +309,135 @@ mod tests {
             [0, 1, 2, 3, 7, 100, 1000, 5000].map(middle).map(Option::unwrap_or_default),
             [0, 0, 1, 1, 3, 48, 448, 2304]
         );
+    }
+
+    /// Work that takes so many seconds for each item, and one long chain of steps. Operands are too large by what passes
+    /// `bindable` items.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Work {
+        items: usize,
+        seconds: f64,
+        undivided: f64,
+        bindable: usize,
+    }
+
+    impl Work {
+        fn new(items: usize, seconds: f64) -> Self {
+            Self { items, seconds, undivided: 0.0, bindable: usize::MAX }
+        }
+    }
+
+    impl Divisible for Work {
+        fn seconds(&self, _: &DeviceProfile) -> f64 {
+            self.items as f64 * self.seconds
+        }
+
+        fn undivided_seconds(&self, _: &DeviceProfile) -> f64 {
+            self.undivided
+        }
+
+        fn halves(&self) -> Option<[Self; 2]> {
+            let first = middle(self.items)?;
+            Some([first, self.items - first].map(|items| Self { items, ..*self }))
+        }
+
+        fn excess(&self) -> u64 {
+            self.items.saturating_sub(self.bindable) as u64
+        }
+    }
+
+    /// The items of each part that is launched, and what an explanation says of them.
+    fn launched(ctx: &OpContext, work: Work) -> (Vec<usize>, String) {
+        let mut items = Vec::new();
+        in_parts(ctx, "test", work, |part| {
+            items.push(part.items);
+            Ok(())
+        })
+        .unwrap();
+        let words = explain_parts(ctx, "test", work, |part| format!("{} items", part.items)).unwrap();
+        (items, words)
+    }
+
+    #[test]
+    fn long_work_is_launched_in_parts_in_order() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let call = backend.context("test").unwrap();
+        let ctx = &call.context;
+        let halves = (vec![448, 552], "448 items, in 2 parts".to_owned());
+        assert_eq!(launched(ctx, Work::new(1000, MAX_PART / 1000.0)), (vec![1000], "1000 items".to_owned()));
+        assert_eq!(launched(ctx, Work::new(1000, MAX_PART / 999.0)), halves);
+        assert_eq!(launched(ctx, Work::new(1024, MAX_PART / 256.0)).0, [256; 4]);
+        assert_eq!(launched(ctx, Work::new(1, 1.0)).0, [1], "nothing to divide");
+        assert_eq!([999, 1001].map(|n| is_long(ctx, &Work::new(n, MAX_PART / 1000.0))), [false, true]);
+        // Twice as slow a device, and one for which everything is halved twice.
+        ctx.state.pace.pretend(2.0, 0);
+        assert_eq!(launched(ctx, Work::new(1000, MAX_PART / 1999.0)), halves);
+        let seconds: Vec<f64> =
+            parts(ctx, Work::new(1024, 1e-3)).iter().map(|&(_, seconds)| seconds).collect();
+        assert_eq!(seconds, [2.0 * 0.128; 8]);
+        ctx.state.pace.pretend(1.0, 2);
+        assert_eq!(launched(ctx, Work::new(1024, 0.0)).0, [256; 4]);
+    }
+
+    #[test]
+    fn work_whose_operands_are_too_large_is_divided_while_that_helps() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let call = backend.context("test").unwrap();
+        let of = |items, bindable| launched(&call.context, Work { bindable, ..Work::new(items, 0.0) }).0;
+        assert_eq!([of(1024, 1024), of(1024, 1023), of(1024, 256)], [vec![1024], vec![512; 2], vec![256; 4]]);
+        assert_eq!(of(3, 0), [1; 3], "what can't be divided is left");
+        assert_eq!(of(1 << 16, 0).len(), MAX_PARTS + 1, "no more than the last halves");
+    }
+
+    #[test]
+    fn work_without_an_end_in_sight_is_refused() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let call = backend.context("test").unwrap();
+        let (ctx, mut launches) = (&call.context, 0);
+        let mut run = |undivided: f64, seconds: f64| {
+            let work = Work { undivided, ..Work::new(1, seconds) };
+            in_parts(ctx, "test", work, |_| {
+                launches += 1;
+                Ok(())
+            })
+        };
+        assert_eq!(run(MAX_UNDIVIDED, 1.0), Ok(()));
+        let Err(BackendError::Limit { requested, max, .. }) = run(2.5, 1.0) else { panic!("it is launched") };
+        assert_eq!((requested, max), (2500, 2000));
+        assert!(run(0.0, 1e9).is_err());
+        ctx.state.pace.pretend(2.0, 0);
+        assert!(run(1.0, 1.0).is_ok() && run(1.1, 1.0).is_err());
+        assert_eq!(launches, 2);
+        let work = Work { undivided: 2.0, ..Work::new(1, 1.0) };
+        assert!(explain_parts(ctx, "test", work, |_| String::new()).is_err());
+    }
+
+    #[test]
+    fn a_run_takes_as_long_as_its_items() {
+        let profile = DeviceProfile::of(DeviceKind::DiscreteGpu, true);
+        let bytes = Run::of_bytes(10, 8.0);
+        assert_eq!(bytes.seconds(&profile), 10.0 * (8.0 / profile.bandwidth));
+        assert_eq!(Run::of_flops(10, 8.0).seconds(&profile), 10.0 * (8.0 / profile.flops));
+        assert_eq!(bytes.undivided_seconds(&profile), 0.0);
+        assert_eq!(bytes.with_iterations(100.0).undivided_seconds(&profile), 100.0 / profile.iterations);
+        let [first, second] = bytes.halves().unwrap();
+        assert_eq!([first.count(), second.count()], [5; 2]);
+        assert_eq!(second.seconds(&profile), 5.0 * (8.0 / profile.bandwidth));
+    }
+
+    #[test]
+    fn a_run_is_too_large_by_what_passes_a_binding() {
+        let mut run = Run::of_bytes(600, 1.0);
+        // Bound from byte 256 on, of two operands.
+        let packed = Packed { offset: 500, item: 1000, max: 1 << 16, part_len: None };
+        run.packed = [Some(packed), Some(Packed { item: 10, ..packed }), None, None];
+        let bytes = (244 + 600_000_u64).next_multiple_of(16);
+        assert_eq!(run.excess(), UNBINDABLE + bytes - (1 << 16));
+        // Rows from the third on begin at byte 2500, 196 behind a multiple of 256.
+        (run.first, run.end) = (2, 67);
+        assert_eq!(run.excess(), 0);
+        run.end = 68;
+        assert_eq!(run.excess(), UNBINDABLE + (196_u64 + 66_000).next_multiple_of(16) - (1 << 16));
     }
 
     /// The largest products that docs/performance.md measures take one launch.

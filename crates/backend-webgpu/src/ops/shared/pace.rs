@@ -93,4 +93,27 @@ mod tests {
         assert_eq!(due, [false, false, true, false, true, true]);
         assert_eq!(pace.cuts(), 3);
     }
+
+    #[test]
+    fn what_takes_longer_than_a_part_is_long() {
+        let pace = Pace::default();
+        let long = |halvings| [0.3, 0.31].map(|seconds| pace.is_long(seconds, halvings));
+        assert_eq!(long(0), [false, true]);
+        pace.pretend(2.0, 0);
+        assert_eq!([0.15, 0.16].map(|seconds| pace.is_long(seconds, 0)), [false, true]);
+        pace.pretend(1.0, 2);
+        assert_eq!([0, 1, 2].map(|halvings| pace.is_long(0.0, halvings)), [true, true, false]);
+    }
+
+    #[test]
+    fn work_that_nothing_waits_before_needs_no_submission() {
+        let pace = Pace::default();
+        pace.add(5.0);
+        assert!(!pace.take_due());
+        pace.add(0.0);
+        assert!(pace.take_due() && !pace.take_due());
+        // Exactly a part.
+        [0.25, 0.05].into_iter().for_each(|seconds| pace.add(seconds));
+        assert!(!pace.take_due() && pace.cuts() == 1);
+    }
 }

@@ -1,0 +1,291 @@
+//! What the recorder keeps, submits and waits for, with batches that never finish.
+
+use std::time::Duration;
+
+use backend_api::ComputeBackend as _;
+
+use super::*;
+use crate::WebGpuBackend;
+use crate::device::Health;
+use crate::kernels::{Kernel, Pipelines, Target, Variant};
+
+/// A recorder with a submitter of its own.
+struct Rig {
+    backend: WebGpuBackend,
+    recorder: Recorder,
+    submitter: Arc<Submitter>,
+    has_dropped: Arc<AtomicBool>,
+    fill: Arc<Kernel>,
+}
+
+impl Rig {
+    fn new(has_thread: bool) -> Self {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let (device, queue) = (backend.device().unwrap(), backend.queue().unwrap());
+        let submitter = Submitter::new(device, queue, &Health::detached(), &Arc::default(), has_thread);
+        let (submitter, has_dropped) = (Arc::new(submitter), Arc::default());
+        let (recorder, fill) = {
+            let call = backend.context("test").unwrap();
+            let layout = call.device().pipelines.params_layout();
+            let recorder = Recorder::new(device, &submitter, layout, &has_dropped);
+            (recorder, call.device().pipeline(&fill()).unwrap())
+        };
+        Self { backend, recorder, submitter, has_dropped, fill }
+    }
+
+    fn block(&self) -> Arc<Block> {
+        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
+        let descriptor = wgpu::BufferDescriptor { label: None, size: 1024, usage, mapped_at_creation: false };
+        Arc::new(Block::foreign(self.backend.device().unwrap().create_buffer(&descriptor)))
+    }
+
+    /// A launch that fills nothing.
+    fn command(&self, block: &Arc<Block>) -> Command {
+        let window = Window::of_words(block.piece(0, 1024));
+        Command::new("test", Arc::clone(&self.fill), [window], &[0; 12], [1; 3]).unwrap()
+    }
+
+    fn commands(&self, count: usize) -> Vec<Command> {
+        vec![self.command(&self.block()); count]
+    }
+
+    fn graph(&self, count: usize) -> Graph {
+        let call = self.backend.context("test").unwrap();
+        let layout = call.device().pipelines.params_layout();
+        Graph::new(self.backend.device().unwrap(), layout, &self.commands(count))
+    }
+
+    /// Batches that never finish.
+    fn fall_behind(&mut self, batches: u64) {
+        self.recorder.flight.extend((1..=batches).map(|number| {
+            let mut ticket = Ticket::finished();
+            ticket.batch = 1_000_000 + number;
+            InFlight { ticket, params: None, staging: Vec::new() }
+        }));
+    }
+
+    /// The batch that a call of so many commands waits for, after the first one.
+    fn admit(&mut self, count: usize) -> Option<u64> {
+        self.recorder.admit(count).unwrap().map(|ticket| ticket.batch - 1_000_000)
+    }
+
+    /// Commands that are recorded, and batches in flight.
+    fn state(&self) -> (usize, usize) {
+        (self.recorder.commands, self.recorder.in_flight())
+    }
+}
+
+fn fill() -> Variant {
+    crate::ops::all_variants().into_iter().find(|variant| variant.kernel() == "memory/fill").unwrap()
+}
+
+#[test]
+fn a_full_batch_is_submitted_before_a_call_that_does_not_fit() {
+    let mut rig = Rig::new(true);
+    rig.recorder.record(&rig.commands(100)).unwrap();
+    assert_eq!((rig.admit(28), rig.state()), (None, (100, 0)));
+    rig.fall_behind(2);
+    assert_eq!((rig.admit(29), rig.state().0), (None, 0));
+    assert_eq!(rig.recorder.number, 2);
+}
+
+#[test]
+fn a_call_waits_for_a_device_that_is_too_far_behind() {
+    let mut rig = Rig::new(true);
+    rig.fall_behind(3);
+    assert_eq!(rig.admit(1000), None, "an empty batch takes any call");
+    rig.recorder.record(&rig.commands(100)).unwrap();
+    assert_eq!([rig.admit(28), rig.admit(29)], [None, Some(1)]);
+    assert_eq!(rig.state(), (100, 3));
+    rig.fall_behind(28);
+    assert_eq!((rig.admit(1), rig.state()), (None, (100, 31)));
+    rig.fall_behind(1);
+    assert_eq!((rig.admit(1), rig.state()), (Some(1), (100, 32)));
+    assert_eq!(rig.recorder.newest().unwrap().batch, 1_000_001);
+    rig.submitter.health().lose("test");
+    assert!(rig.recorder.admit(1).is_err() && rig.recorder.submit().is_err());
+}
+
+#[test]
+fn what_has_finished_is_given_back() {
+    let mut rig = Rig::new(true);
+    rig.fall_behind(3);
+    rig.submitter.progress().finish(1_000_002);
+    rig.recorder.retire();
+    assert_eq!((rig.state(), rig.recorder.oldest().unwrap().batch), ((0, 1), 1_000_003));
+    rig.recorder.record(&rig.commands(1)).unwrap();
+    assert_eq!(rig.recorder.cache_sizes().0, 1);
+    rig.recorder.retire();
+    assert_eq!(rig.recorder.cache_sizes().0, 1);
+    // Bind groups keep buffers that were dropped.
+    rig.has_dropped.store(true, Ordering::Relaxed);
+    rig.recorder.retire();
+    assert!(rig.recorder.cache_sizes().0 == 0 && !rig.has_dropped.load(Ordering::Relaxed));
+}
+
+#[test]
+fn a_long_call_is_recorded_as_several_batches() {
+    let mut rig = Rig::new(true);
+    rig.fall_behind(1);
+    rig.recorder.record(&rig.commands(128)).unwrap();
+    assert_eq!(rig.state(), (128, 1));
+    rig.recorder.record(&rig.commands(130)).unwrap();
+    assert_eq!((rig.state().0, rig.recorder.number), (2, 3));
+    let mut commands = rig.commands(3);
+    commands[1].begins_batch = true;
+    rig.recorder.record(&commands).unwrap();
+    assert_eq!((rig.state().0, rig.recorder.number), (2, 4));
+}
+
+#[test]
+fn segments_of_a_graph_are_recorded_where_they_fit() {
+    let mut rig = Rig::new(true);
+    let graph = rig.graph(28);
+    let mut asked = Vec::new();
+    rig.recorder.record(&rig.commands(100)).unwrap();
+    rig.recorder
+        .replay(&graph, &mut |seconds| {
+            asked.push(seconds);
+            false
+        })
+        .unwrap();
+    assert_eq!((rig.recorder.commands, rig.recorder.number, asked), (128, 1, vec![0.0]));
+    rig.recorder.replay(&graph, &mut |_| false).unwrap();
+    assert_eq!((rig.recorder.commands, rig.recorder.number), (28, 2));
+    rig.recorder.replay(&graph, &mut |_| false).unwrap();
+    assert_eq!((rig.recorder.commands, rig.recorder.number), (56, 2));
+    rig.recorder.replay(&graph, &mut |_| true).unwrap();
+    assert_eq!((rig.recorder.commands, rig.recorder.number), (28, 3), "what was recorded before is long");
+    // The second segment is a batch of its own.
+    let mut rig = Rig::new(true);
+    let graph = rig.graph(128 + 200);
+    rig.recorder.replay(&graph, &mut |_| false).unwrap();
+    assert_eq!((rig.recorder.commands, rig.recorder.number), (200, 2));
+}
+
+#[test]
+fn only_something_is_submitted() {
+    let mut rig = Rig::new(true);
+    rig.recorder.submit().unwrap();
+    assert_eq!(rig.recorder.number, 1);
+    let done = Signal::default();
+    rig.recorder.submit_then(vec![Then::Tell(done.clone())]).unwrap();
+    assert_eq!(rig.recorder.number, 2);
+    done.settle(&rig.submitter, &Deadline::new("test", Duration::from_secs(60))).unwrap();
+    rig.recorder.upload("test", &rig.block(), 0, &[1; 4]).unwrap();
+    rig.recorder.submit().unwrap();
+    assert_eq!((rig.recorder.number, rig.recorder.commands), (3, 0), "an early copy");
+    let mut is_called = false;
+    rig.recorder.encode(|_| is_called = true);
+    rig.recorder.submit().unwrap();
+    assert!(is_called && rig.recorder.number == 4);
+}
+
+#[test]
+fn a_copy_comes_before_a_batch_that_does_not_use_its_buffer() {
+    let mut rig = Rig::new(true);
+    let [used, other] = [rig.block(), rig.block()];
+    rig.recorder.record(&[rig.command(&used)]).unwrap();
+    let is_open = |rig: &Rig| (rig.recorder.early.is_some(), rig.recorder.pass.is_some());
+    rig.recorder.upload("test", &other, 0, &[1; 4]).unwrap();
+    assert_eq!((is_open(&rig), rig.recorder.commands), ((true, true), 2));
+    rig.recorder.upload("test", &used, 0, &[1; 4]).unwrap();
+    assert_eq!((is_open(&rig), rig.recorder.commands), ((true, false), 3), "after what is recorded");
+    assert_eq!([&used, &other].map(|block| block.storage().last_use()), [1; 2]);
+    assert_eq!(rig.recorder.written.len(), 2, "each once");
+}
+
+#[test]
+fn the_batch_knows_what_its_commands_use() {
+    for has_thread in [false, true] {
+        let mut rig = Rig::new(has_thread);
+        let [own, shared] = [rig.block(), rig.block()];
+        shared.share();
+        for block in [&own, &shared] {
+            rig.recorder.record(&[rig.command(block)]).unwrap();
+        }
+        assert_eq!(rig.recorder.shared.len(), 1);
+        rig.recorder.record(&[rig.command(&shared)]).unwrap();
+        assert!([&own, &shared].iter().all(|block| block.is_touched_by(1)));
+        let Recorder { written, shared: of_caller, .. } = &rig.recorder;
+        assert_eq!((written.len(), of_caller.len()), (2, 1), "each once");
+        assert!(Arc::ptr_eq(&of_caller[0], shared.storage()));
+        // One that the caller gets afterwards, and one that the batch doesn't use.
+        rig.recorder.note_shared(&own);
+        rig.recorder.note_shared(&rig.block());
+        assert_eq!(rig.recorder.shared.len(), 2);
+    }
+}
+
+#[test]
+fn calls_that_poll_make_callbacks() {
+    let rig = Rig::new(true);
+    let (device, queue) = (rig.backend.device().unwrap(), rig.backend.queue().unwrap());
+    let deadline = || Deadline::new("test", Duration::from_secs(60));
+    let polls: [&dyn Fn(); 2] = [&|| rig.submitter.poll(), &|| rig.submitter.confirm(&deadline()).unwrap()];
+    for poll in polls {
+        let is_done = Arc::new(AtomicBool::new(false));
+        let done = Arc::clone(&is_done);
+        device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
+        queue.on_submitted_work_done(move || done.store(true, Ordering::Release));
+        let end = deadline();
+        while !is_done.load(Ordering::Acquire) {
+            poll();
+            std::thread::sleep(Duration::from_millis(1));
+            end.remaining().expect("the callback is made");
+        }
+    }
+}
+
+/// A way to record some launches.
+type Way<'a> = &'a dyn Fn(&mut Recorder) -> BackendResult<()>;
+
+/// Parameters in immediates, and in slots of uniform buffers: each launch gets its own.
+#[test]
+fn each_step_of_a_graph_has_its_own_parameters() {
+    let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+    let device = backend.device().unwrap();
+    for immediates in [false, true] {
+        if immediates && !device.features().contains(wgpu::Features::IMMEDIATES) {
+            continue;
+        }
+        let pipelines = Pipelines::new(device, Target { immediates, unroll: true }, false);
+        let kernel = pipelines.get(&fill()).unwrap();
+        assert_eq!(kernel.layout.signature.uniform, !immediates);
+        let submitter = Arc::new(Submitter::new(
+            device,
+            backend.queue().unwrap(),
+            &Health::detached(),
+            &Arc::default(),
+            true,
+        ));
+        let mut recorder = Recorder::new(device, &submitter, pipelines.params_layout(), &Arc::default());
+        let ptr = backend.alloc(1024).unwrap();
+        let block =
+            backend.context("test").unwrap().device().memory.lookup("test", "ptr", ptr).unwrap().block;
+        // Four bytes each, of a value of their own.
+        let commands: Vec<Command> = (0..8_u32)
+            .map(|i| {
+                let params = [0x0101_0101 * (i + 1), 4 * i, 4];
+                let window = Window::of_words(block.piece(0, 1024));
+                Command::new("test", Arc::clone(&kernel), [window], bytemuck::bytes_of(&params), [1; 3])
+                    .unwrap()
+            })
+            .collect();
+        let graph = Graph::new(device, pipelines.params_layout(), &commands);
+        let ways: [Way<'_>; 2] =
+            [&|recorder| recorder.record(&commands), &|recorder| recorder.replay(&graph, &mut |_| false)];
+        for way in ways {
+            backend.copy_htod(ptr, &[0; 32]).unwrap();
+            backend.synchronize().unwrap();
+            way(&mut recorder).unwrap();
+            recorder.submit().unwrap();
+            let newest = recorder.newest().unwrap();
+            submitter.wait(&newest, &Deadline::new("test", Duration::from_secs(60))).unwrap();
+            let mut read = [255; 32];
+            backend.copy_dtoh(&mut read, ptr).unwrap();
+            let expected: Vec<u8> = (1..=8).flat_map(|value| [value; 4]).collect();
+            assert_eq!(read[..], expected, "immediates {immediates}");
+        }
+    }
+}
