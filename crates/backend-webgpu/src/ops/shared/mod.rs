@@ -15,3 +15,6 @@ pub(super) mod text;
 pub(super) mod tile;
 pub(super) mod vec_width;
 pub(super) mod verdicts;
+
+/// Whether this isn't a page. No browser offers tensor cores, and a page needn't load what plans and launches their kernels.
+pub(super) const IS_NATIVE: bool = cfg!(not(target_family = "wasm"));
