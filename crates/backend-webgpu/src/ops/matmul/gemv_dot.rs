@@ -97,7 +97,7 @@ impl Family for GemvDot {
                     let trans = [false, true];
                     let signature =
                         Signature { dtypes, trans, activation, vectors: true, element_access: false };
-                    variants.push(GemvDot { transposed, ..shape }.variant(&signature));
+                    variants.push(Self { transposed, ..shape }.variant(&signature));
                 }
             }
         }

@@ -106,7 +106,7 @@ impl Family for SkinnyCooperative {
                     let trans = [false, true];
                     let signature =
                         Signature { dtypes, trans, activation, vectors: true, element_access: true };
-                    variants.push(SkinnyCooperative { transposed, ..shape }.variant(&signature));
+                    variants.push(Self { transposed, ..shape }.variant(&signature));
                 }
             }
         }

@@ -174,7 +174,7 @@ impl Family for Unstaged {
                     let dtypes = [DType::F16, DType::F16, dtype];
                     let signature =
                         Signature { dtypes, trans, activation, vectors: true, element_access: true };
-                    variants.push(Unstaged { transposed: turn / 4 % 2 == 1, ..tile }.variant(&signature));
+                    variants.push(Self { transposed: turn / 4 % 2 == 1, ..tile }.variant(&signature));
                 }
             }
         }
