@@ -61,7 +61,7 @@ impl Plan {
     /// The plan for a product: with the kernel that is asked for, with the one that was measured to be the
     /// fastest, or with the one that is estimated to be.
     pub(super) fn choose(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Self {
-        let asked = *ctx.state.matmul_override.lock();
+        let asked = ctx.state.matmul_override.get();
         let known = asked.or_else(|| ctx.state.tuning.get(desc, windows));
         Self::emulated(ctx, desc, asked)
             .or_else(|| Self::overridden(ctx, desc, windows, known?))

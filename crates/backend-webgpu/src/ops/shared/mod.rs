@@ -2,7 +2,7 @@
 
 pub(super) mod cooperative_tile;
 pub(super) mod iterations;
-pub(super) mod kernel_names;
+pub(super) mod kernel_override;
 pub(super) mod long_work;
 pub(super) mod pace;
 pub(super) mod row_groups;
