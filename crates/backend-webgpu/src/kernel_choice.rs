@@ -3,9 +3,32 @@
 use backend_api::BackendResult;
 use backend_api::desc::{AttentionDesc, ConvDesc, MatmulDesc, QuantMatmulDesc};
 
+use crate::ops::{KernelOverride, OpContext, Override, State};
 use crate::{WebGpuBackend, ops};
 
 impl WebGpuBackend {
+    /// What an operation's planner says of a call, of which nothing is launched.
+    fn explain<D>(
+        &self,
+        op: &'static str,
+        desc: &D,
+        explain: fn(&OpContext, &'static str, &D) -> BackendResult<String>,
+    ) -> BackendResult<String> {
+        explain(&self.context(op)?.context.dry_run(), op, desc)
+    }
+
+    /// Makes the operations whose override it is use a kernel.
+    fn force<K: KernelOverride>(
+        &self,
+        op: &'static str,
+        kernel: Option<&str>,
+        of: fn(&State) -> &Override<K>,
+    ) -> BackendResult<()> {
+        let kernel = kernel.map(|name| K::parse(op, name)).transpose()?;
+        of(&self.context(op)?.context.state).set(kernel);
+        Ok(())
+    }
+
     /// How a product would be made: the kernel and its tile, the pieces into which k is split, what is copied
     /// first. Such as `cooperative/128x128x32+split4, packs A`. Of a product that takes long, it is that of
     /// the first part, with how many there are: `direct/32x128x4, in 8 parts`.
@@ -13,7 +36,7 @@ impl WebGpuBackend {
     /// # Errors
     /// What [`matmul`](backend_api::ComputeBackend::matmul) returns.
     pub fn explain_matmul(&self, desc: &MatmulDesc) -> BackendResult<String> {
-        ops::explain_matmul(&self.context("explain_matmul")?.context.dry_run(), "explain_matmul", desc)
+        self.explain("explain_matmul", desc, ops::explain_matmul)
     }
 
     /// Makes products use one kernel wherever it can make them, for tests and measurements: one of
@@ -23,10 +46,7 @@ impl WebGpuBackend {
     /// # Errors
     /// [`Unsupported`](backend_api::BackendError::Unsupported) if there is no such kernel.
     pub fn force_matmul(&self, kernel: Option<&str>) -> BackendResult<()> {
-        let op = "force_matmul";
-        let forced = kernel.map(|name| ops::MatmulOverride::parse(op, name)).transpose()?;
-        *self.context(op)?.context.state.matmul_override.lock() = forced;
-        Ok(())
+        self.force("force_matmul", kernel, |state| &state.matmul_override)
     }
 
     /// Every kernel for matrix products, with its tile.
@@ -41,8 +61,7 @@ impl WebGpuBackend {
     /// # Errors
     /// What [`quant_matmul`](backend_api::ComputeBackend::quant_matmul) returns.
     pub fn explain_quant_matmul(&self, desc: &QuantMatmulDesc) -> BackendResult<String> {
-        let op = "explain_quant_matmul";
-        ops::explain_quant_matmul(&self.context(op)?.context, op, desc)
+        self.explain("explain_quant_matmul", desc, ops::explain_quant_matmul)
     }
 
     /// [`force_matmul`](Self::force_matmul) for products with quantised matrices: one of
@@ -53,10 +72,7 @@ impl WebGpuBackend {
     /// # Errors
     /// [`Unsupported`](backend_api::BackendError::Unsupported) if there is no such kernel.
     pub fn force_quant_matmul(&self, kernel: Option<&str>) -> BackendResult<()> {
-        let op = "force_quant_matmul";
-        let forced = kernel.map(|name| ops::QuantMatmulOverride::parse(op, name)).transpose()?;
-        *self.context(op)?.context.state.quant_matmul_override.lock() = forced;
-        Ok(())
+        self.force("force_quant_matmul", kernel, |state| &state.quant_matmul_override)
     }
 
     /// Every kernel for products with quantised matrices.
@@ -71,11 +87,7 @@ impl WebGpuBackend {
     /// # Errors
     /// What [`attention_ext`](backend_api::ComputeBackend::attention_ext) returns.
     pub fn explain_attention(&self, desc: &AttentionDesc) -> BackendResult<String> {
-        ops::explain_attention(
-            &self.context("explain_attention")?.context.dry_run(),
-            "explain_attention",
-            desc,
-        )
+        self.explain("explain_attention", desc, ops::explain_attention)
     }
 
     /// Makes attention use one kernel wherever it can, for tests and measurements: one of
@@ -86,10 +98,7 @@ impl WebGpuBackend {
     /// # Errors
     /// [`Unsupported`](backend_api::BackendError::Unsupported) if there is no such kernel.
     pub fn force_attention(&self, kernel: Option<&str>) -> BackendResult<()> {
-        let op = "force_attention";
-        let forced = kernel.map(|name| ops::AttentionOverride::parse(op, name)).transpose()?;
-        *self.context(op)?.context.state.attention_override.lock() = forced;
-        Ok(())
+        self.force("force_attention", kernel, |state| &state.attention_override)
     }
 
     /// Every kernel for attention, with its tile.
@@ -104,7 +113,7 @@ impl WebGpuBackend {
     /// # Errors
     /// What [`conv2d`](backend_api::ComputeBackend::conv2d) returns.
     pub fn explain_conv(&self, desc: &ConvDesc) -> BackendResult<String> {
-        ops::explain_conv(&self.context("explain_conv")?.context.dry_run(), "explain_conv", desc)
+        self.explain("explain_conv", desc, ops::explain_conv)
     }
 
     /// [`force_matmul`](Self::force_matmul) for convolutions, transposed ones and the gradients of inputs:
@@ -113,10 +122,7 @@ impl WebGpuBackend {
     /// # Errors
     /// [`Unsupported`](backend_api::BackendError::Unsupported) if there is no such kernel.
     pub fn force_conv(&self, kernel: Option<&str>) -> BackendResult<()> {
-        let op = "force_conv";
-        let forced = kernel.map(|name| ops::ConvOverride::parse(op, name)).transpose()?;
-        *self.context(op)?.context.state.conv_override.lock() = forced;
-        Ok(())
+        self.force("force_conv", kernel, |state| &state.conv_override)
     }
 
     /// Every kernel for convolutions, with its tile.

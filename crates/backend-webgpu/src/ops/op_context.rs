@@ -14,6 +14,7 @@ use super::capture::{Capture, CapturedCall};
 use super::copy_bytes::copy_bytes;
 use super::gathered::Gathered;
 use super::scratch::{Part, Scratch};
+use super::shared::kernel_override::Override;
 use super::shared::pace::Pace;
 use super::{AttentionOverride, ConvOverride, MatmulOverride, QuantMatmulOverride, SelfTests, Tuning};
 use crate::context::{Context, FIXUP_WORDS, MAX_GROUPS};
@@ -33,13 +34,13 @@ pub(crate) struct State {
     /// Which kernels were measured to be the fastest.
     pub(crate) tuning: Tuning,
     /// The kernel that matrix products have to use, if one was asked for.
-    pub(crate) matmul_override: Mutex<Option<MatmulOverride>>,
+    pub(crate) matmul_override: Override<MatmulOverride>,
     /// The kernel that products with a quantised matrix have to use, if one was asked for.
-    pub(crate) quant_matmul_override: Mutex<Option<QuantMatmulOverride>>,
+    pub(crate) quant_matmul_override: Override<QuantMatmulOverride>,
     /// The kernel that attention has to use, if one was asked for.
-    pub(crate) attention_override: Mutex<Option<AttentionOverride>>,
+    pub(crate) attention_override: Override<AttentionOverride>,
     /// The kernel that convolutions have to use, if one was asked for.
-    pub(crate) conv_override: Mutex<Option<ConvOverride>>,
+    pub(crate) conv_override: Override<ConvOverride>,
     /// How much long work is waiting to be submitted.
     pub(crate) pace: Pace,
     /// The caller's own kernels, by the numbers of their handles.

@@ -2,14 +2,12 @@
 
 use std::fmt;
 
-use backend_api::BackendResult;
-
 use super::plan::Kernel;
 #[cfg(feature = "test-hooks")]
 use super::{cooperative, decode, decode_cooperative, flash, split};
 #[cfg(feature = "test-hooks")]
 use crate::kernels::KernelSource;
-use crate::ops::shared::kernel_names;
+use crate::ops::shared::kernel_override;
 
 /// The kernel to be used wherever it can be, into how many pieces the keys are split where it splits them, and whether
 /// the last workgroup puts these together.
@@ -23,30 +21,25 @@ pub(crate) struct KernelOverride {
 /// Behind the name of a kernel whose last workgroup puts the pieces together.
 const FIXUP: &str = "+fixup";
 
-impl KernelOverride {
-    /// Every kernel, named as [`parse`](Self::parse) reads it.
-    pub(crate) fn names() -> Vec<String> {
-        kernel_names::all(Kernel::all())
+impl kernel_override::KernelOverride for KernelOverride {
+    fn all() -> impl Iterator<Item = impl fmt::Display> {
+        Kernel::all()
     }
 
     /// Reads `flash/64x64x64r8`, `split/4+split16`, `split/4+split16+fixup` and the like.
-    ///
-    /// # Errors
-    /// [`Unsupported`](backend_api::BackendError::Unsupported).
-    pub(crate) fn parse(op: &'static str, name: &str) -> BackendResult<Self> {
+    fn read(name: &str) -> Option<Self> {
         let (plan, fixup) = name.strip_suffix(FIXUP).map_or((name, false), |plan| (plan, true));
         let (kernel, count) = plan.split_once("+split").unwrap_or((plan, "1"));
-        let kernel = kernel_names::find(Kernel::all(), kernel);
+        let kernel = kernel_override::find(Kernel::all(), kernel)?;
         // As it is written: no sign, no zero before it.
         let splits = count.parse().ok().filter(|splits: &usize| *splits > 0 && splits.to_string() == count);
-        match (kernel, splits) {
-            (Some(kernel), Some(splits)) => Ok(Self { kernel, splits, fixup }),
-            _ => Err(kernel_names::unknown(op, name, Kernel::all())),
-        }
+        Some(Self { kernel, splits: splits?, fixup })
     }
+}
 
+#[cfg(feature = "test-hooks")]
+impl KernelOverride {
     /// The kernel's WGSL file.
-    #[cfg(feature = "test-hooks")]
     pub(crate) fn source(self) -> &'static KernelSource {
         match self.kernel {
             Kernel::Flash(_) => &flash::FLASH,
@@ -71,6 +64,7 @@ impl fmt::Display for KernelOverride {
 
 #[cfg(test)]
 mod tests {
+    use super::kernel_override::KernelOverride as _;
     use super::*;
 
     #[test]

@@ -181,7 +181,7 @@ impl Plan {
     fn fastest(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> Self {
         let wide = desc.kv_format == KvFormat::Q8_0 || reads_wide(desc, windows);
         // Whether it suits may take a self-test, during which nobody has to wait for the lock.
-        let forced = *ctx.state.attention_override.lock();
+        let forced = ctx.state.attention_override.get();
         if let Some(KernelOverride { kernel, splits, fixup }) = forced
             && kernel.suits(ctx, desc, windows)
             && (!fixup || kernel.fixes_up(ctx, desc, splits))

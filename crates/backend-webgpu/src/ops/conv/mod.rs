@@ -35,6 +35,7 @@ use backend_api::support::ConvGather;
 use backend_api::{Activation, BackendResult, BackendTranspose, DType};
 
 use super::matmul;
+use super::shared::IS_NATIVE;
 use super::shared::long_work::{Divisible as _, explain_parts, in_parts, is_long, require_end};
 use crate::kernels::Variant;
 use crate::memory::DeviceSlice;
@@ -47,9 +48,6 @@ pub(crate) use plan::KernelOverride;
 use filter_parts::FilterParts;
 use job::Job;
 use plan::Kernel;
-
-/// Whether this isn't a page.
-const IS_NATIVE: bool = cfg!(not(target_family = "wasm"));
 
 pub(super) fn variants() -> Vec<Variant> {
     [

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use backend_api::BackendResult;
-
 use super::cooperative::{self, SourceTile};
 use super::few_filters::{self, Block};
 use super::halo::{self, HaloTile};
@@ -13,7 +11,7 @@ use crate::device::h200;
 #[cfg(feature = "test-hooks")]
 use crate::kernels::KernelSource;
 use crate::ops::op_context::OpContext;
-use crate::ops::shared::kernel_names;
+use crate::ops::shared::kernel_override;
 use crate::ops::shared::tile::Tile;
 
 /// A kernel with the size of its tiles.
@@ -40,23 +38,9 @@ const SLICES: [usize; 2] = [1, 3];
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KernelOverride(Kernel);
 
+#[cfg(feature = "test-hooks")]
 impl KernelOverride {
-    /// Every kernel that can be asked for, named as [`parse`](Self::parse) reads it.
-    pub(crate) fn names() -> Vec<String> {
-        kernel_names::all(Kernel::all())
-    }
-
-    /// Reads `direct`, `tiled/64x64x32`, `tiled/64x64x32+split3` and the like.
-    ///
-    /// # Errors
-    /// [`Unsupported`](backend_api::BackendError::Unsupported).
-    pub(crate) fn parse(op: &'static str, name: &str) -> BackendResult<Self> {
-        let kernel = kernel_names::find(Kernel::all(), name);
-        kernel.map(Self).ok_or_else(|| kernel_names::unknown(op, name, Kernel::all()))
-    }
-
     /// The kernel's WGSL file.
-    #[cfg(feature = "test-hooks")]
     pub(crate) fn source(self) -> Option<&'static KernelSource> {
         Some(match self.0 {
             Kernel::Product => return None,
@@ -67,6 +51,23 @@ impl KernelOverride {
             Kernel::Cooperative(..) => &cooperative::COOPERATIVE,
             Kernel::Halo(_) => &halo::HALO,
         })
+    }
+}
+
+impl kernel_override::KernelOverride for KernelOverride {
+    fn all() -> impl Iterator<Item = impl fmt::Display> {
+        Kernel::all()
+    }
+
+    /// Reads `direct`, `tiled/64x64x32`, `tiled/64x64x32+split3` and the like.
+    fn read(name: &str) -> Option<Self> {
+        kernel_override::find(Kernel::all(), name).map(Self)
+    }
+}
+
+impl fmt::Display for KernelOverride {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
@@ -85,7 +86,7 @@ impl Kernel {
     /// The kernel that is asked for if it can make the convolution, or the one that is likely to be the
     /// fastest.
     pub(super) fn choose(ctx: &OpContext, job: &Job) -> Self {
-        let asked = *ctx.state.conv_override.lock();
+        let asked = ctx.state.conv_override.get();
         asked
             .map(|KernelOverride(kernel)| kernel)
             .filter(|kernel| kernel.is_possible(ctx, job))
@@ -164,6 +165,7 @@ impl fmt::Display for Kernel {
 
 #[cfg(test)]
 mod tests {
+    use super::kernel_override::KernelOverride as _;
     use super::*;
 
     #[test]

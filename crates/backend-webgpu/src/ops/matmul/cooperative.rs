@@ -3,9 +3,10 @@
 use backend_api::DType;
 use backend_api::desc::MatmulDesc;
 
-use super::kernel::{GemmKernel, Kernel, Signature, TYPES, signatures};
+use super::cost::{Cost, Estimate, cheapest};
+use super::kernel::{Family, GemmKernel, Kernel, Signature, TYPES, signatures};
 use super::pack::Prep;
-use super::plan::{Estimate, Plan, cheapest};
+use super::plan::{Candidate, Plan, Problem};
 use super::{Params, Windows, activation_libs, edges, fragments, pack};
 use crate::device::{Gpu, h200};
 use crate::kernels::libs::{
@@ -13,6 +14,7 @@ use crate::kernels::libs::{
 };
 use crate::kernels::{KernelSource, Lib, Variant, constants, kernel, native};
 use crate::ops::op_context::OpContext;
+use crate::ops::shared::IS_NATIVE;
 use crate::ops::shared::cooperative_tile::{CooperativeConstants, CooperativeTile};
 use crate::ops::shared::tensor_cores::FRAGMENT;
 use crate::recorder::Window;
@@ -31,6 +33,9 @@ static COOPERATIVE: KernelSource = KernelSource {
 
 /// Elements that an invocation moves at once.
 const WIDTH: usize = 8;
+
+/// The least k for which the operands that are read, rather than the workgroups' beginnings and ends, decide.
+const LONG: usize = 2048;
 
 /// Nanoseconds of a launch that copies operands, and the bytes that it copies in one.
 const COPY: usize = 3000;
@@ -81,48 +86,68 @@ impl CooperativeTile {
     }
 }
 
-/// The fastest plan on tensor cores, if there are some and the product is worth them and its copies.
-pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
-    let prep = pack::needed(desc, windows);
-    if prep != [Prep::AsIs; 2]
-        && pack::has_whole_vectors(desc, windows)
-        && let Some(plan) = shifting(ctx, desc)
-    {
-        return Some(plan);
+impl Family for CooperativeTile {
+    const LEAST: Cost = Cost::TensorCores(0);
+
+    fn shapes() -> impl Iterator<Item = Self> {
+        Self::all()
     }
-    let plan = in_cheapest_tile(ctx, desc, prep)?;
-    let transposing = pays_to_transpose_b(desc).then(|| plan.transposing_b(desc).verified(ctx)).flatten();
-    Some(edges::peeled_if_cheaper(ctx, desc, transposing.unwrap_or(plan)))
+
+    /// The tile and the splits of k that are estimated to take the least time. What copies and edges gain or cost
+    /// decides among the candidates, not beside those of other kernels: they cost the same, and the faster ones stand
+    /// first.
+    fn candidates(problem: &Problem<'_>) -> impl Iterator<Item = Candidate> {
+        // No browser offers tensor cores, and a page needn't load what plans for them.
+        let plans = if IS_NATIVE { plans(problem) } else { [None; 3] };
+        plans.into_iter().flatten()
+    }
+
+    fn variants() -> Vec<Variant> {
+        let halves = TYPES.into_iter().filter(|dtypes| dtypes[..2] == [DType::F16; 2]).collect::<Vec<_>>();
+        let both_forms = signatures(&halves).flat_map(|signature| {
+            [false, true].map(|element_access| Signature { element_access, ..signature })
+        });
+        let tiles = |signature: Signature| Self::all().filter(move |tile| tile.reads(signature.trans[0]));
+        both_forms.flat_map(|signature| tiles(signature).map(move |tile| tile.variant(&signature))).collect()
+    }
 }
 
-/// The plan with copies of operands that aren't aligned, and of a B that is stored transposed where all are or
-/// where that pays.
-pub(super) fn packing(plan: Plan, desc: &MatmulDesc, windows: &Windows) -> Plan {
-    let plan = plan.packing(desc, windows);
-    let aligned = plan.prep == [Prep::AsIs; 2];
-    if aligned || pays_to_transpose_b(desc) { plan.transposing_b(desc) } else { plan }
+/// Plans of operands that are shifted, of a B that is transposed, and of operands that are packed or read as they are.
+fn plans(problem: &Problem<'_>) -> [Option<Candidate>; 3] {
+    let &Problem { ctx, desc, windows } = problem;
+    let prep = pack::needed(desc, windows);
+    let is_misaligned = prep != [Prep::AsIs; 2] && pack::has_whole_vectors(desc, windows);
+    let shifted = if is_misaligned { shifting(problem) } else { None };
+    let prepared = in_cheapest_tile(ctx, desc, prep);
+    let turned = prepared.filter(|_| pays_to_transpose_b(desc));
+    let turned = turned.map(|(plan, time)| (plan.transposing_b(desc), time));
+    let peeled = |(plan, time)| (edges::peeled_if_cheaper(ctx, desc, plan), time);
+    let candidate = |(plan, time)| Candidate { plan, cost: Cost::TensorCores(cost(desc, time)) };
+    [shifted, turned.map(peeled), prepared.map(peeled)].map(|plan| plan.map(candidate))
 }
 
-/// The fastest plan that reads operands which aren't aligned where they are, if copies would take longer.
-fn shifting(ctx: &OpContext, desc: &MatmulDesc) -> Option<Plan> {
-    let plan = in_cheapest_tile(ctx, desc, [Prep::AsIs; 2])?;
+/// What the nanoseconds of a plan are compared as. What partial sums cost beside a long stream of operands is more than
+/// their estimate.
+pub(super) fn cost(desc: &MatmulDesc, time: usize) -> usize {
+    if desc.k >= LONG { time / 4 * 5 } else { time }
+}
+
+/// The fastest plan that reads operands which aren't aligned where they are, if copies would take longer, and its
+/// nanoseconds as if they were aligned.
+fn shifting(problem: &Problem<'_>) -> Option<(Plan, usize)> {
+    let &Problem { ctx, desc, .. } = problem;
+    let (plan, estimate) = in_cheapest_tile(ctx, desc, [Prep::AsIs; 2])?;
     let Kernel::Cooperative(tile) = plan.kernel else { return None };
     let &MatmulDesc { m, n, k, batch, .. } = desc;
-    let time =
-        tile.time([m, n, k.div_ceil(plan.splits()), batch * plan.splits()], ctx.profile().compute_units);
+    let sizes = [m, n, k.div_ceil(plan.splits()), batch * plan.splits()];
     let bytes = m.saturating_add(n).saturating_mul(k).saturating_mul(2 * batch);
-    let is_faster = time / 2 < COPY + bytes / COPIED;
-    Plan { signature: Signature { vectors: false, ..plan.signature }, ..plan }
-        .verified(ctx)
-        .filter(|_| is_faster)
+    let is_faster = tile.time(sizes, problem.compute_units()) / 2 < COPY + bytes / COPIED;
+    let shifted = Plan { signature: Signature { vectors: false, ..plan.signature }, ..plan };
+    is_faster.then_some((shifted, estimate))
 }
 
-/// The fastest plan whose operands are prepared so, if the product is worth it.
-pub(super) fn in_cheapest_tile(ctx: &OpContext, desc: &MatmulDesc, prep: [Prep; 2]) -> Option<Plan> {
-    // No browser offers tensor cores, and a page needn't load what plans for them.
-    if cfg!(target_family = "wasm") {
-        return None;
-    }
+/// The fastest plan whose operands are prepared so, if the product is worth it, and its nanoseconds.
+pub(super) fn in_cheapest_tile(ctx: &OpContext, desc: &MatmulDesc, prep: [Prep; 2]) -> Option<(Plan, usize)> {
     // Tensor cores would spend most of their time on zeros, or copies take longer than the product.
     let &MatmulDesc { m, n, k, batch, .. } = desc;
     let as_is = prep == [Prep::AsIs; 2];
@@ -139,9 +164,8 @@ pub(super) fn in_cheapest_tile(ctx: &OpContext, desc: &MatmulDesc, prep: [Prep; 
     if work < least || k < FRAGMENT && (!as_is || work < 1 << 20) {
         return None;
     }
-    let compute_units = ctx.profile().compute_units;
-    let Estimate { tile, splits, .. } = estimate(desc, compute_units)?;
-    Plan { prep, ..Plan::new(ctx, desc, Kernel::Cooperative(tile), splits)? }.verified(ctx)
+    let Estimate { tile, splits, time } = estimate(desc, ctx.profile().compute_units)?;
+    Some((Plan::new(ctx, desc, Kernel::Cooperative(tile), splits)?.aligned(prep), time))
 }
 
 /// The tile that is estimated to be the fastest.
@@ -208,6 +232,28 @@ impl GemmKernel for CooperativeTile {
         true
     }
 
+    fn shifts_vectors(&self) -> bool {
+        true
+    }
+
+    /// Operands that aren't aligned are copied, and a B that is stored transposed where all are or where that pays.
+    fn packing(&self, plan: Plan, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
+        let plan = plan.packing(desc, windows);
+        let aligned = plan.prep == [Prep::AsIs; 2];
+        Some(if aligned || pays_to_transpose_b(desc) { plan.transposing_b(desc) } else { plan })
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    fn measured_packings(&self, desc: &MatmulDesc, aligned: bool) -> &'static [bool] {
+        if !Self::for_sizes(desc.m, desc.n).any(|tile| tile == *self) {
+            &[]
+        } else if aligned && !desc.trans_b.is_transposed() {
+            &[false]
+        } else {
+            &[false, true]
+        }
+    }
+
     fn tile(&self, _: &Signature) -> [usize; 2] {
         [self.m, self.n]
     }
@@ -242,15 +288,6 @@ fn result_libs(dtype: DType, in_registers: bool) -> &'static [Lib] {
         (DType::F16, false) => &[ACTIVATE_HALF, RESULTS_STAGED],
         _ => &[ACTIVATE, RESULTS_STAGED],
     }
-}
-
-pub(super) fn variants() -> Vec<Variant> {
-    let halves = TYPES.into_iter().filter(|dtypes| dtypes[..2] == [DType::F16; 2]).collect::<Vec<_>>();
-    let both_forms = signatures(&halves)
-        .flat_map(|signature| [false, true].map(|element_access| Signature { element_access, ..signature }));
-    let tiles =
-        |signature: Signature| CooperativeTile::all().filter(move |tile| tile.reads(signature.trans[0]));
-    both_forms.flat_map(|signature| tiles(signature).map(move |tile| tile.variant(&signature))).collect()
 }
 
 #[cfg(test)]

@@ -6,13 +6,13 @@ use std::fmt;
 use backend_api::Activation;
 use backend_api::desc::MatmulDesc;
 
-use super::kernel::{GemmKernel, Kernel, Signature, TYPES, signatures};
+use super::cost::Cost;
+use super::kernel::{Family, GemmKernel, Kernel, Signature, TYPES, signatures};
 use super::layout::reads_as_vectors;
-use super::plan::Plan;
+use super::plan::{Candidate, Plan, Problem};
 use super::{Params, Windows, activation_libs};
 use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, constants, kernel};
-use crate::ops::op_context::OpContext;
 use crate::recorder::Window;
 
 constants! { struct Constants { vec: bool, trans_a: bool, trans_b: bool, activation: Activation } }
@@ -30,11 +30,27 @@ const TILE: [usize; 2] = [32, 128];
 pub(crate) struct Direct;
 
 impl Direct {
-    /// The plan for any product.
-    pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Plan {
+    /// The plan for any product on any device.
+    pub(super) fn plan(&Problem { ctx, desc, windows }: &Problem<'_>) -> Plan {
         Plan::unchecked(ctx, desc, Kernel::Direct(Self), 1)
             .reading(desc, windows)
             .packing_if_long(desc, windows)
+    }
+}
+
+impl Family for Direct {
+    const LEAST: Cost = Cost::Unbounded;
+
+    fn shapes() -> impl Iterator<Item = Self> {
+        std::iter::once(Self)
+    }
+
+    fn candidates(problem: &Problem<'_>) -> impl Iterator<Item = Candidate> {
+        std::iter::once(Candidate { plan: Self::plan(problem), cost: Self::LEAST })
+    }
+
+    fn variants() -> Vec<Variant> {
+        signatures(&TYPES).map(|signature| Self.variant(&signature)).collect()
     }
 }
 
@@ -49,6 +65,15 @@ impl GemmKernel for Direct {
 
     fn named(&self) -> Kernel {
         Kernel::Direct(*self)
+    }
+
+    fn packing(&self, plan: Plan, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
+        Some(plan.packing(desc, windows))
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    fn measured_packings(&self, _: &MatmulDesc, aligned: bool) -> &'static [bool] {
+        if aligned { &[false] } else { &[false, true] }
     }
 
     fn tile(&self, _: &Signature) -> [usize; 2] {
@@ -71,8 +96,4 @@ impl fmt::Display for Direct {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}x{}x4", TILE[0], TILE[1])
     }
-}
-
-pub(super) fn variants() -> Vec<Variant> {
-    signatures(&TYPES).map(|signature| Direct.variant(&signature)).collect()
 }

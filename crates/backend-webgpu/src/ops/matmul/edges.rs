@@ -3,9 +3,11 @@
 
 use backend_api::desc::{BiasAxis, MatmulDesc};
 
+use super::cost::Cost;
 use super::gemv::Gemv;
-use super::kernel::Kernel;
-use super::plan::Plan;
+use super::kernel::{Family, Kernel};
+use super::pack::Prep;
+use super::plan::{Plan, Problem};
 use super::skinny::Skinny;
 use super::strategy::Strategy;
 use super::{Call, Windows};
@@ -117,13 +119,16 @@ fn time_in_parts(ctx: &OpContext, desc: &MatmulDesc, plan: &Plan) -> Option<usiz
     Some(time)
 }
 
-/// The plan for an edge of operands that need no copies.
+/// The plan for an edge of operands that need no copies: one that takes the time of reading them, or one on tensor cores.
 fn edge(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
-    Gemv::candidate(ctx, desc, windows)
-        .or_else(|| Skinny::candidate_beside_tensor_cores(ctx, desc, windows))
+    let problem = &Problem { ctx, desc, windows };
+    let mut reading = Gemv::candidates(problem).chain(Skinny::candidates(problem));
+    reading
+        .find(|candidate| matches!(candidate.cost, Cost::Traffic(_)))
+        .map(|candidate| candidate.plan)
         .or_else(|| {
             let (tile, _) = few(ctx, desc)?;
-            Plan::new(ctx, desc, Kernel::Cooperative(tile), 1)?.verified(ctx)
+            Plan::new(ctx, desc, Kernel::Cooperative(tile), 1)?.aligned([Prep::AsIs; 2]).verified(ctx)
         })
 }
 

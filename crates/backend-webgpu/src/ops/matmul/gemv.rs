@@ -3,16 +3,16 @@
 use std::fmt;
 
 use backend_api::desc::MatmulDesc;
-use backend_api::{Activation, DType, DeviceKind};
+use backend_api::{Activation, DType};
 
-use super::kernel::{GemmKernel, Kernel, Signature};
+use super::cost::{Cost, Staged};
+use super::kernel::{Family, GemmKernel, Kernel, Signature};
 use super::large::{Large, libs, oriented};
-use super::plan::Plan;
+use super::plan::{Candidate, Problem};
 use super::{Params, Windows};
 use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, constants, kernel};
 use crate::ops::has_room;
-use crate::ops::op_context::OpContext;
 use crate::ops::shared::vec_width::VecWidth;
 
 constants! {
@@ -73,14 +73,42 @@ impl Gemv {
     fn columns(self, vec_width: VecWidth) -> usize {
         THREADS / self.threads * vec_width.width()
     }
+}
 
-    /// The plan for one row or column, where one launch keeps the device at work.
-    pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
-        if ctx.gpu().info.kind == DeviceKind::SoftwareAdapter || desc.m.min(desc.n) != 1 || desc.k == 0 {
-            return None;
+impl Family for Gemv {
+    const LEAST: Cost = Cost::Traffic(Staged::Sums);
+
+    fn shapes() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter()
+    }
+
+    /// One row or column, where one launch keeps the device at work.
+    fn candidates(problem: &Problem<'_>) -> impl Iterator<Item = Candidate> {
+        let &Problem { desc, .. } = problem;
+        let is_for = !problem.is_on_software() && desc.m.min(desc.n) == 1 && desc.k > 0;
+        let shape = if is_for { Self::choose(desc, problem.compute_units()) } else { None };
+        shape.and_then(|shape| problem.candidate(Kernel::Gemv(shape), 1, Self::LEAST)).into_iter()
+    }
+
+    /// Each shape for each type and width of B. The rest of the text depends on none of that, and its choices
+    /// take turns.
+    fn variants() -> Vec<Variant> {
+        use DType::{F16, F32};
+        let mut variants = Vec::new();
+        for dtypes in [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32], [F32, F16, F32], [F16, F32, F32]] {
+            for (shape, vectors) in Self::ALL.into_iter().flat_map(|shape| [(shape, false), (shape, true)]) {
+                for &activation in Activation::ALL {
+                    let turn = variants.len();
+                    let (trans_a, transposed) = (turn % 2 == 1, turn / 2 % 2 == 1);
+                    let gemv = Self { transposed, ..shape };
+                    // `variant` turns around what is given for the product as a whole.
+                    let (dtypes, trans) = oriented(transposed, dtypes, [trans_a, false]);
+                    let signature = Signature { dtypes, trans, activation, vectors, element_access: false };
+                    variants.push(gemv.variant(&signature));
+                }
+            }
         }
-        let gemv = Self::choose(desc, ctx.profile().compute_units)?;
-        Plan::with_kernel(ctx, desc, windows, Kernel::Gemv(gemv), 1)
+        variants
     }
 }
 
@@ -100,6 +128,11 @@ impl GemmKernel for Gemv {
 
     fn named(&self) -> Kernel {
         Kernel::Gemv(Self::new(self.threads))
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    fn measured_packings(&self, desc: &MatmulDesc, _: bool) -> &'static [bool] {
+        if desc.m.min(desc.n) == 1 { &[false] } else { &[] }
     }
 
     fn is_transposed(&self) -> bool {
@@ -133,27 +166,6 @@ impl fmt::Display for Gemv {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}x1x{AHEAD}", self.threads)
     }
-}
-
-/// Each shape for each type and width of B. The rest of the text depends on none of that, and its choices
-/// take turns.
-pub(super) fn variants() -> Vec<Variant> {
-    use DType::{F16, F32};
-    let mut variants = Vec::new();
-    for dtypes in [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32], [F32, F16, F32], [F16, F32, F32]] {
-        for (shape, vectors) in Gemv::ALL.into_iter().flat_map(|shape| [(shape, false), (shape, true)]) {
-            for &activation in Activation::ALL {
-                let turn = variants.len();
-                let (trans_a, transposed) = (turn % 2 == 1, turn / 2 % 2 == 1);
-                let gemv = Gemv { transposed, ..shape };
-                // `variant` turns around what is given for the product as a whole.
-                let (dtypes, trans) = oriented(transposed, dtypes, [trans_a, false]);
-                let signature = Signature { dtypes, trans, activation, vectors, element_access: false };
-                variants.push(gemv.variant(&signature));
-            }
-        }
-    }
-    variants
 }
 
 #[cfg(test)]

@@ -3,16 +3,16 @@
 use std::fmt;
 
 use backend_api::desc::MatmulDesc;
-use backend_api::{Activation, DType, DeviceKind};
+use backend_api::{Activation, DType};
 
-use super::kernel::{GemmKernel, Kernel, Signature};
+use super::cost::{Cost, Staged};
+use super::kernel::{Family, GemmKernel, Kernel, Signature};
 use super::large::{Large, Small, libs, oriented};
 use super::layout::is_aligned;
-use super::plan::Plan;
+use super::plan::{Candidate, Problem};
 use super::{Params, Windows};
 use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, constants, kernel};
-use crate::ops::op_context::OpContext;
 use crate::ops::shared::vec_width::VecWidth;
 
 constants! { struct Constants { span: usize, ahead: usize, trans_c: bool, activation: Activation } }
@@ -70,14 +70,38 @@ impl GemvDot {
     const fn columns(self) -> usize {
         THREADS / THREADS_PER_OUTPUT * self.span
     }
+}
 
-    /// The plan for one row or column with a K-major matrix, where one launch keeps the device at work.
-    pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
-        if ctx.gpu().info.kind == DeviceKind::SoftwareAdapter {
-            return None;
+impl Family for GemvDot {
+    const LEAST: Cost = Cost::Traffic(Staged::Sums);
+
+    fn shapes() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter()
+    }
+
+    /// One row or column with a K-major matrix, where one launch keeps the device at work.
+    fn candidates(problem: &Problem<'_>) -> impl Iterator<Item = Candidate> {
+        let is_for = !problem.is_on_software();
+        let shape = if is_for { Self::choose(problem.desc, problem.compute_units()) } else { None };
+        shape.and_then(|shape| problem.candidate(Kernel::GemvDot(shape), 1, Self::LEAST)).into_iter()
+    }
+
+    /// Each shape for each type.
+    fn variants() -> Vec<Variant> {
+        use DType::{F16, F32};
+        let mut variants = Vec::new();
+        for dtypes in [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32]] {
+            for shape in Self::ALL {
+                for &activation in Activation::ALL {
+                    let transposed = variants.len() % 2 == 1;
+                    let trans = [false, true];
+                    let signature =
+                        Signature { dtypes, trans, activation, vectors: true, element_access: false };
+                    variants.push(Self { transposed, ..shape }.variant(&signature));
+                }
+            }
         }
-        let gemv_dot = Self::choose(desc, ctx.profile().compute_units)?;
-        Plan::with_kernel(ctx, desc, windows, Kernel::GemvDot(gemv_dot), 1)?.verified(ctx)
+        variants
     }
 }
 
@@ -103,6 +127,11 @@ impl GemmKernel for GemvDot {
         true
     }
 
+    #[cfg(not(target_family = "wasm"))]
+    fn measured_packings(&self, desc: &MatmulDesc, _: bool) -> &'static [bool] {
+        if desc.m.min(desc.n) == 1 { &[false] } else { &[] }
+    }
+
     fn is_transposed(&self) -> bool {
         self.transposed
     }
@@ -124,23 +153,6 @@ impl fmt::Display for GemvDot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{THREADS_PER_OUTPUT}x{}x{}", self.span, self.ahead)
     }
-}
-
-/// Each shape for each type.
-pub(super) fn variants() -> Vec<Variant> {
-    use DType::{F16, F32};
-    let mut variants = Vec::new();
-    for dtypes in [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32]] {
-        for shape in GemvDot::ALL {
-            for &activation in Activation::ALL {
-                let transposed = variants.len() % 2 == 1;
-                let trans = [false, true];
-                let signature = Signature { dtypes, trans, activation, vectors: true, element_access: false };
-                variants.push(GemvDot { transposed, ..shape }.variant(&signature));
-            }
-        }
-    }
-    variants
 }
 
 #[cfg(test)]

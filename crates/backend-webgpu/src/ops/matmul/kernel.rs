@@ -5,14 +5,16 @@ use std::fmt;
 use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType};
 
+use super::Windows;
+use super::cost::Cost;
 use super::direct::Direct;
 use super::gemv::Gemv;
 use super::gemv_dot::GemvDot;
 use super::outer::Outer;
+use super::plan::{Candidate, Plan, Problem};
 use super::skinny::Skinny;
 use super::skinny_cooperative::SkinnyCooperative;
 use super::unstaged::Unstaged;
-use super::{Windows, tiled};
 use crate::device::Gpu;
 use crate::kernels::Variant;
 use crate::ops::shared::cooperative_tile::CooperativeTile;
@@ -75,8 +77,36 @@ pub(super) fn signatures(types: &[[DType; 3]]) -> impl Iterator<Item = Signature
     })
 }
 
-/// A kernel with the sizes of its tile. Each file of a kernel implements this, and says by a `candidate`
-/// function for which products it should be the fastest.
+/// What each file of a kernel says of its shapes, that is the sizes of its tiles.
+pub(super) trait Family: GemmKernel + Sized + 'static {
+    /// The least that a candidate may cost.
+    const LEAST: Cost;
+
+    /// Every shape, as a [`KernelOverride`](super::KernelOverride) names it.
+    fn shapes() -> impl Iterator<Item = Self>;
+
+    /// The plans that may be the fastest for a product, with what they cost. None where kernels of other files are
+    /// known to be faster than the costs would say; of those that cost the same, the preferred ones first.
+    fn candidates(problem: &Problem<'_>) -> impl Iterator<Item = Candidate>;
+
+    /// The variants of every shape.
+    fn variants() -> Vec<Variant>;
+}
+
+/// A family, for a planner that knows none by its name.
+pub(super) struct Offers {
+    pub(super) least: Cost,
+    /// Appends the candidates for a product.
+    pub(super) offer: fn(&Problem<'_>, &mut Vec<Candidate>),
+}
+
+impl Offers {
+    const fn of<F: Family>() -> Self {
+        Self { least: F::LEAST, offer: |problem, offered| offered.extend(F::candidates(problem)) }
+    }
+}
+
+/// A kernel with the sizes of its tile.
 pub(super) trait GemmKernel: fmt::Display {
     /// Whether the kernel can make a product on a device, of operands prepared as it needs them.
     fn is_possible(&self, gpu: &Gpu, desc: &MatmulDesc) -> bool;
@@ -101,6 +131,25 @@ pub(super) trait GemmKernel: fmt::Display {
     /// Whether the kernel has no form that reads element by element.
     fn needs_vectors(&self) -> bool {
         false
+    }
+
+    /// Whether the kernel reads operands that aren't aligned by shifted vectors, each of which has to be in its
+    /// buffer as a whole.
+    fn shifts_vectors(&self) -> bool {
+        false
+    }
+
+    /// The plan with the copies of operands that the kernel is fastest with. None for kernels for small m or n, which
+    /// read operands where they lie: copies would take longer than the product.
+    fn packing(&self, _: Plan, _: &MatmulDesc, _: &Windows) -> Option<Plan> {
+        None
+    }
+
+    /// Whether operands are copied in each of the ways in which tuning measures the kernel for a product, whose
+    /// operands are aligned or not: none where it can't be the fastest.
+    #[cfg(not(target_family = "wasm"))]
+    fn measured_packings(&self, _: &MatmulDesc, _aligned: bool) -> &'static [bool] {
+        &[false]
     }
 
     /// Whether the kernel makes the transposed product, which has few rows instead of few columns.
@@ -130,65 +179,73 @@ pub(super) trait GemmKernel: fmt::Display {
     fn variant(&self, signature: &Signature) -> Variant;
 }
 
-/// Every kernel for matrix products.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kernel {
-    Direct(Direct),
-    Tiled(Tile),
-    Cooperative(CooperativeTile),
-    Skinny(Skinny),
-    Gemv(Gemv),
-    GemvDot(GemvDot),
-    SkinnyCooperative(SkinnyCooperative),
-    Unstaged(Unstaged),
-    Outer(Outer),
+/// Lists the kernels in the order of the least that they cost, each with its shape and the name of its family.
+macro_rules! kernels {
+    ($($kernel:ident($shape:ty): $name:literal,)*) => {
+        /// Every kernel for matrix products.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Kernel {
+            $($kernel($shape),)*
+        }
+
+        /// What each family offers, in the order of the least that it costs.
+        pub(super) const FAMILIES: &[Offers] = &[$(Offers::of::<$shape>()),*];
+
+        impl Kernel {
+            /// Every kernel in every shape.
+            pub(super) fn all() -> impl Iterator<Item = Self> {
+                std::iter::empty()$(.chain(<$shape>::shapes().map(Self::$kernel)))*
+            }
+
+            /// The variants of every kernel.
+            pub(super) fn variants() -> Vec<Variant> {
+                [$(<$shape as Family>::variants()),*].concat()
+            }
+
+            /// The kernel's own answers.
+            pub(super) fn implementation(&self) -> &dyn GemmKernel {
+                match self {
+                    $(Self::$kernel(kernel) => kernel,)*
+                }
+            }
+
+            const fn family(&self) -> &'static str {
+                match self {
+                    $(Self::$kernel(_) => $name,)*
+                }
+            }
+        }
+    };
 }
 
-impl Kernel {
-    /// Every kernel in every tile.
-    pub(super) fn all() -> impl Iterator<Item = Self> {
-        let tiled = tiled::tiles().map(Self::Tiled);
-        let cooperative = CooperativeTile::all().map(Self::Cooperative);
-        let skinny = Skinny::ALL.into_iter().map(Self::Skinny);
-        let gemv = Gemv::ALL.into_iter().map(Self::Gemv);
-        let gemv_dot = GemvDot::ALL.into_iter().map(Self::GemvDot);
-        let skinny_cooperative = SkinnyCooperative::ALL.into_iter().map(Self::SkinnyCooperative);
-        let unstaged = Unstaged::ALL.into_iter().map(Self::Unstaged);
-        let small_m = skinny.chain(gemv).chain(gemv_dot).chain(skinny_cooperative).chain(unstaged);
-        let outer = Outer::ALL.into_iter().map(Self::Outer);
-        std::iter::once(Self::Direct(Direct)).chain(tiled).chain(cooperative).chain(small_m).chain(outer)
-    }
-
-    /// The kernel's own answers.
-    pub(super) fn implementation(&self) -> &dyn GemmKernel {
-        match self {
-            Self::Direct(kernel) => kernel,
-            Self::Tiled(kernel) => kernel,
-            Self::Cooperative(kernel) => kernel,
-            Self::Skinny(kernel) => kernel,
-            Self::Gemv(kernel) => kernel,
-            Self::GemvDot(kernel) => kernel,
-            Self::SkinnyCooperative(kernel) => kernel,
-            Self::Unstaged(kernel) => kernel,
-            Self::Outer(kernel) => kernel,
-        }
-    }
+kernels! {
+    Outer(Outer): "outer",
+    Gemv(Gemv): "gemv",
+    GemvDot(GemvDot): "gemv_dot",
+    SkinnyCooperative(SkinnyCooperative): "skinny_cooperative",
+    Skinny(Skinny): "skinny",
+    Unstaged(Unstaged): "unstaged",
+    Cooperative(CooperativeTile): "cooperative",
+    Tiled(Tile): "tiled",
+    Direct(Direct): "direct",
 }
 
 /// Such as `tiled/128x64x32`.
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let family = match self {
-            Self::Direct(_) => "direct",
-            Self::Tiled(_) => "tiled",
-            Self::Cooperative(_) => "cooperative",
-            Self::Skinny(_) => "skinny",
-            Self::Gemv(_) => "gemv",
-            Self::GemvDot(_) => "gemv_dot",
-            Self::SkinnyCooperative(_) => "skinny_cooperative",
-            Self::Unstaged(_) => "unstaged",
-            Self::Outer(_) => "outer",
-        };
-        write!(f, "{family}/{}", self.implementation())
+        write!(f, "{}/{}", self.family(), self.implementation())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cost::Staged;
+    use super::*;
+
+    /// Otherwise a planner would stop before a family whose candidate costs less.
+    #[test]
+    fn families_stand_in_the_order_of_their_least_costs() {
+        assert!(FAMILIES.is_sorted_by_key(|family| family.least));
+        assert_eq!(FAMILIES[0].least, Cost::Traffic(Staged::Nothing));
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use backend_api::BackendResult;
 #[cfg(feature = "test-hooks")]
 use backend_api::{Activation, DType};
 
@@ -12,7 +11,7 @@ use super::kernel::Signature;
 use super::strategy::Strategy;
 #[cfg(feature = "test-hooks")]
 use crate::kernels::KernelSource;
-use crate::ops::shared::kernel_names;
+use crate::ops::shared::kernel_override;
 
 const SPLIT: &str = "+split";
 const PACKED: &str = "+packed";
@@ -28,22 +27,9 @@ pub(crate) struct KernelOverride {
     pub(super) packed: bool,
 }
 
+#[cfg(feature = "test-hooks")]
 impl KernelOverride {
-    /// Every kernel, named as [`parse`](Self::parse) reads it.
-    pub(crate) fn names() -> Vec<String> {
-        kernel_names::all(Kernel::all())
-    }
-
-    /// Reads `tiled/128x64x32+packed`, `cooperative/64x64x64+split4` and the like.
-    ///
-    /// # Errors
-    /// [`Unsupported`](backend_api::BackendError::Unsupported).
-    pub(crate) fn parse(op: &'static str, name: &str) -> BackendResult<Self> {
-        Self::read(name).ok_or_else(|| kernel_names::unknown(op, name, Kernel::all()))
-    }
-
     /// The kernel's WGSL file.
-    #[cfg(feature = "test-hooks")]
     pub(crate) fn source(self) -> &'static KernelSource {
         let signature = Signature {
             dtypes: [DType::F16; 3],
@@ -54,7 +40,14 @@ impl KernelOverride {
         };
         self.kernel.implementation().variant(&signature).source()
     }
+}
 
+impl kernel_override::KernelOverride for KernelOverride {
+    fn all() -> impl Iterator<Item = impl fmt::Display> {
+        Kernel::all()
+    }
+
+    /// Reads `tiled/128x64x32+packed`, `cooperative/64x64x64+split4` and the like.
     fn read(name: &str) -> Option<Self> {
         let (name, edges) = name.strip_suffix(EDGES).map_or((name, false), |name| (name, true));
         let (name, packed) = name.strip_suffix(PACKED).map_or((name, false), |name| (name, true));
@@ -65,7 +58,7 @@ impl KernelOverride {
             (splits, false) => Strategy::SplitK(splits),
             (_, true) => return None,
         };
-        Some(Self { kernel: kernel_names::find(Kernel::all(), name)?, strategy, packed })
+        Some(Self { kernel: kernel_override::find(Kernel::all(), name)?, strategy, packed })
     }
 }
 
@@ -83,6 +76,7 @@ impl fmt::Display for KernelOverride {
 
 #[cfg(test)]
 mod tests {
+    use super::kernel_override::KernelOverride as _;
     use super::*;
 
     #[test]

@@ -2,7 +2,6 @@
 
 use backend_api::BackendResult;
 
-use super::kernel::Kernel;
 use super::plan::Plan;
 use super::{Product, Windows, params};
 use crate::ops::op_context::{OpContext, linear_grid};
@@ -21,9 +20,10 @@ pub(super) fn launch(
         params = params.transposed();
     }
     let grid = linear_grid(op, (params.sizes.tiles as usize).div_ceil(kernel.tiles_of_a_workgroup()))?;
-    let [a, b] = [&windows.a, &windows.b].map(|window| match plan.kernel {
-        Kernel::Cooperative(_) if !plan.signature.vectors => window.clone().by_vectors(),
-        _ => window.clone(),
+    let shifts = kernel.shifts_vectors() && !plan.signature.vectors;
+    let [a, b] = [&windows.a, &windows.b].map(|window| {
+        let window = window.clone();
+        if shifts { window.by_vectors() } else { window }
     });
     let windows = &Windows { a, b, ..windows.clone() };
     ctx.launch(op, &kernel.variant(&plan.signature), &kernel.inputs(windows), &windows.c, &params, grid)

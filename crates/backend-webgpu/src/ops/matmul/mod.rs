@@ -1,12 +1,13 @@
 //! Matrix products: the one path behind `gemm`, `batched_gemm`, `gemm_f16` and `matmul`.
 //!
-//! [`Plan`] says which kernel makes a product, in which tiles, and whether k is split between workgroups. The
-//! kernels are `gemm/tiled` on any device, `gemm/direct` on CPUs, `gemm/cooperative` on tensor cores,
-//! `gemm/unstaged` there for up to 256 rows or columns, `gemm/skinny`, `gemm/gemv`, `gemm/gemv_dot` and
-//! `gemm/skinny_cooperative` for few of them, and `gemm/outer` for short sums; `gemm/pack` and `gemm/combine`
-//! serve them.
+//! [`Plan`] says which kernel makes a product, in which tiles, and whether k is split between workgroups: of the
+//! candidates of all kernels, the one that costs the least. The kernels are `gemm/tiled` on any device,
+//! `gemm/direct` on CPUs, `gemm/cooperative` on tensor cores, `gemm/unstaged` there for up to 256 rows or columns,
+//! `gemm/skinny`, `gemm/gemv`, `gemm/gemv_dot` and `gemm/skinny_cooperative` for few of them, and `gemm/outer` for
+//! short sums; `gemm/pack` and `gemm/combine` serve them.
 
 mod cooperative;
+mod cost;
 mod direct;
 mod edges;
 mod emulated;
@@ -42,7 +43,9 @@ use backend_api::desc::MatmulDesc;
 use crate::kernels::Variant;
 use crate::ops::op_context::OpContext;
 
+use super::shared::IS_NATIVE;
 use super::shared::long_work::{explain_parts, in_parts};
+use kernel::Kernel;
 use launch::launch;
 use pack::Prep;
 use params::{Call, Params, Product, activation_libs, params, stride};
@@ -60,25 +63,8 @@ pub(crate) use tune::tune_matmul;
 pub(crate) use tuning::{Conflict, Tuning};
 
 pub(super) fn variants() -> Vec<Variant> {
-    [
-        direct::variants(),
-        tiled::variants(),
-        cooperative::variants(),
-        skinny::variants(),
-        gemv::variants(),
-        gemv_dot::variants(),
-        skinny_cooperative::variants(),
-        unstaged::variants(),
-        outer::variants(),
-        pack::variants(),
-        split::variants(),
-        emulated::variants(),
-    ]
-    .concat()
+    [Kernel::variants(), pack::variants(), split::variants(), emulated::variants()].concat()
 }
-
-/// Whether this isn't a page.
-const IS_NATIVE: bool = cfg!(not(target_family = "wasm"));
 
 /// `C = activation(alpha · op(A) · op(B) + beta · C + bias)`.
 pub(crate) fn matmul(ctx: &OpContext, op: &'static str, desc: &MatmulDesc) -> BackendResult<()> {

@@ -3,16 +3,16 @@
 use std::fmt;
 
 use backend_api::desc::MatmulDesc;
-use backend_api::{Activation, DType, DeviceKind};
+use backend_api::{Activation, DType};
 
-use super::kernel::{GemmKernel, Kernel, Signature, TYPES};
+use super::cost::{Cost, Staged};
+use super::kernel::{Family, GemmKernel, Kernel, Signature, TYPES};
 use super::layout::reads_as_vectors;
-use super::plan::Plan;
+use super::plan::{Candidate, Problem};
 use super::skinny::FEW;
 use super::{Params, Windows, activation_libs, pack};
 use crate::device::Gpu;
 use crate::kernels::{Constant as _, KernelSource, Target, Values, Variant, constants, kernel};
-use crate::ops::op_context::OpContext;
 use crate::ops::shared::tensor_cores::FRAGMENT;
 use crate::ops::shared::text::{lines, pairs};
 
@@ -108,25 +108,6 @@ impl Outer {
             _ => eight,
         })
     }
-
-    /// Whether sums are so short that this kernel may be the fastest.
-    #[cfg(not(target_family = "wasm"))]
-    pub(super) fn is_for(desc: &MatmulDesc) -> bool {
-        desc.k <= LONG
-    }
-
-    /// The plan for a product of short sums.
-    pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
-        let gpu = ctx.gpu();
-        if gpu.info.kind == DeviceKind::SoftwareAdapter
-            || gpu.cooperative_matrices && is_for_tensor_cores(desc, windows)
-            || is_for_gemv(desc, windows)
-        {
-            return None;
-        }
-        let outer = Self::choose(desc, ctx.profile().compute_units)?;
-        Plan::with_kernel(ctx, desc, windows, Kernel::Outer(outer), 1)
-    }
 }
 
 /// Whether tensor cores make sums of more than a few products sooner, or write so many results sooner.
@@ -172,6 +153,39 @@ impl Load {
     }
 }
 
+impl Family for Outer {
+    const LEAST: Cost = Cost::Traffic(Staged::Nothing);
+
+    fn shapes() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter()
+    }
+
+    fn candidates(problem: &Problem<'_>) -> impl Iterator<Item = Candidate> {
+        let &Problem { ctx, desc, windows } = problem;
+        let is_for_another = problem.is_on_software()
+            || ctx.gpu().cooperative_matrices && is_for_tensor_cores(desc, windows)
+            || is_for_gemv(desc, windows);
+        let shape = if is_for_another { None } else { Self::choose(desc, problem.compute_units()) };
+        shape.and_then(|shape| problem.candidate(Kernel::Outer(shape), 1, Self::LEAST)).into_iter()
+    }
+
+    /// Each shape for each type and layout. The activations take turns.
+    fn variants() -> Vec<Variant> {
+        let mut variants = Vec::new();
+        for dtypes in TYPES {
+            for shape in Self::ALL {
+                for trans in [[false, false], [false, true], [true, false], [true, true]] {
+                    let activation = Activation::ALL[variants.len() % Activation::ALL.len()];
+                    let signature =
+                        Signature { dtypes, trans, activation, vectors: false, element_access: false };
+                    variants.push(shape.variant(&signature));
+                }
+            }
+        }
+        variants
+    }
+}
+
 impl GemmKernel for Outer {
     fn is_possible(&self, _: &Gpu, desc: &MatmulDesc) -> bool {
         desc.k > 0
@@ -190,6 +204,11 @@ impl GemmKernel for Outer {
             None => [self.rows, self.span],
             Some(across) => self.extent(across),
         }
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    fn measured_packings(&self, desc: &MatmulDesc, _: bool) -> &'static [bool] {
+        if desc.k <= LONG { &[false] } else { &[] }
     }
 
     fn tiles_of_a_workgroup(&self) -> usize {
@@ -251,22 +270,6 @@ impl fmt::Display for Outer {
         let [rows, columns] = self.extent(self.across.unwrap_or(THREADS));
         write!(f, "{rows}x{columns}x{}", self.depth)
     }
-}
-
-/// Each shape for each type and layout. The activations take turns.
-pub(super) fn variants() -> Vec<Variant> {
-    let mut variants = Vec::new();
-    for dtypes in TYPES {
-        for shape in Outer::ALL {
-            for trans in [[false, false], [false, true], [true, false], [true, true]] {
-                let activation = Activation::ALL[variants.len() % Activation::ALL.len()];
-                let signature =
-                    Signature { dtypes, trans, activation, vectors: false, element_access: false };
-                variants.push(shape.variant(&signature));
-            }
-        }
-    }
-    variants
 }
 
 #[cfg(test)]

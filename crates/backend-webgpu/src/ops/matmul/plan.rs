@@ -1,23 +1,51 @@
-//! Which kernel makes a product, and what is done before and after it.
+//! Which kernel makes a product, and what is done before and after it: of all candidates, the one that costs the least.
 
 use std::fmt;
 
 use backend_api::desc::MatmulDesc;
-use backend_api::{DType, MathMode};
+use backend_api::{DType, DeviceKind, MathMode};
 
-use super::cooperative;
+use super::cost::Cost;
 use super::direct::Direct;
-use super::gemv::Gemv;
-use super::gemv_dot::GemvDot;
-use super::kernel::{GemmKernel, Kernel, Signature};
-use super::outer::Outer;
+use super::kernel::{FAMILIES, GemmKernel, Kernel, Signature};
 use super::pack::Prep;
-use super::skinny::Skinny;
-use super::skinny_cooperative::SkinnyCooperative;
 use super::strategy::{self, Strategy};
-use super::unstaged::Unstaged;
-use super::{KernelOverride, Windows, pack, self_test, tiled};
+use super::{KernelOverride, Windows, cooperative, edges, pack, self_test};
 use crate::ops::op_context::OpContext;
+
+/// A product to be planned: on a device, of operands in memory.
+#[derive(Clone, Copy)]
+pub(super) struct Problem<'a> {
+    pub(super) ctx: &'a OpContext,
+    pub(super) desc: &'a MatmulDesc,
+    pub(super) windows: &'a Windows,
+}
+
+impl Problem<'_> {
+    pub(super) fn compute_units(&self) -> usize {
+        self.ctx.profile().compute_units
+    }
+
+    /// Whether the device is a CPU.
+    pub(super) fn is_on_software(&self) -> bool {
+        self.ctx.gpu().info.kind == DeviceKind::SoftwareAdapter
+    }
+
+    /// A candidate with a kernel, if that can make the product on this device, of operands as they lie in memory or
+    /// of what copies the kernel needs.
+    pub(super) fn candidate(&self, kernel: Kernel, splits: usize, cost: Cost) -> Option<Candidate> {
+        let &Self { ctx, desc, windows } = self;
+        let plan = Plan::new(ctx, desc, kernel, splits)?.reading(desc, windows);
+        Some(Candidate { plan, cost })
+    }
+}
+
+/// A plan that a kernel offers for a product.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    pub(super) plan: Plan,
+    pub(super) cost: Cost,
+}
 
 /// How a product is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,26 +61,29 @@ impl Plan {
     /// The plan for a product: with the kernel that is asked for, with the one that was measured to be the
     /// fastest, or with the one that is estimated to be.
     pub(super) fn choose(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Self {
-        let asked = *ctx.state.matmul_override.lock();
+        let asked = ctx.state.matmul_override.get();
         let known = asked.or_else(|| ctx.state.tuning.get(desc, windows));
         Self::emulated(ctx, desc, asked)
             .or_else(|| Self::overridden(ctx, desc, windows, known?))
-            .unwrap_or_else(|| Self::by_estimate(ctx, desc, windows))
+            .unwrap_or_else(|| Self::by_cost(&Problem { ctx, desc, windows }))
     }
 
-    /// The plan that is estimated to be the fastest: the first kernel that has a candidate, those for small m
-    /// or n first, which have none where a larger tile would be faster.
-    pub(super) fn by_estimate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Self {
-        Outer::candidate(ctx, desc, windows)
-            .or_else(|| Gemv::candidate(ctx, desc, windows))
-            .or_else(|| GemvDot::candidate(ctx, desc, windows))
-            .or_else(|| SkinnyCooperative::candidate(ctx, desc, windows))
-            .or_else(|| Skinny::candidate_beside_tensor_cores(ctx, desc, windows))
-            .or_else(|| Unstaged::candidate(ctx, desc, windows))
-            .or_else(|| cooperative::candidate(ctx, desc, windows))
-            .or_else(|| Skinny::candidate(ctx, desc, windows))
-            .or_else(|| tiled::candidate(ctx, desc, windows))
-            .unwrap_or_else(|| Direct::candidate(ctx, desc, windows))
+    /// The plan of the candidate that costs the least of those whose kernels are verified, and of several such the first.
+    /// Kernels are asked in the order of the least that they may cost, and no more of them than may cost less.
+    pub(super) fn by_cost(problem: &Problem<'_>) -> Self {
+        let mut offered: Vec<Candidate> = Vec::new();
+        for (number, family) in FAMILIES.iter().enumerate() {
+            (family.offer)(problem, &mut offered);
+            let next = FAMILIES.get(number + 1).map(|next| next.least);
+            while let Some(cheapest) = (0..offered.len()).min_by_key(|&i| offered[i].cost)
+                && next.is_none_or(|least| offered[cheapest].cost < least)
+            {
+                if let Some(plan) = offered.remove(cheapest).plan.verified(problem.ctx) {
+                    return plan;
+                }
+            }
+        }
+        Direct::plan(problem)
     }
 
     /// The plan with a certain kernel, if that can make the product.
@@ -63,14 +94,9 @@ impl Plan {
         KernelOverride { kernel, strategy, packed }: KernelOverride,
     ) -> Option<Self> {
         let plan = Self::new(ctx, desc, kernel, strategy.splits())?;
-        let plan = match kernel {
-            Kernel::Cooperative(_) if packed => cooperative::packing(plan, desc, windows),
-            Kernel::Direct(_) | Kernel::Tiled(_) if packed => plan.packing(desc, windows),
-            // Kernels for small m or n read operands where they lie: copies would take longer than the
-            // product.
-            _ => plan.reading(desc, windows),
-        };
-        let plan = if strategy == Strategy::PeelEdges { super::edges::peeled(ctx, desc, plan) } else { plan };
+        let packing = if packed { plan.implementation().packing(plan, desc, windows) } else { None };
+        let plan = packing.unwrap_or_else(|| plan.reading(desc, windows));
+        let plan = if strategy == Strategy::PeelEdges { edges::peeled(ctx, desc, plan) } else { plan };
         plan.verified(ctx)
     }
 
@@ -109,12 +135,7 @@ impl Plan {
     pub(super) fn unchecked(ctx: &OpContext, desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Self {
         Self {
             kernel: kernel.implementation().for_product(ctx.gpu(), desc),
-            signature: Signature {
-                // Where operands aren't aligned, plans say so.
-                vectors: matches!(kernel, Kernel::Cooperative(_)),
-                element_access: ctx.gpu().takes_spirv,
-                ..Signature::of(desc)
-            },
+            signature: Signature { element_access: ctx.gpu().takes_spirv, ..Signature::of(desc) },
             prep: [Prep::AsIs; 2],
             strategy: match strategy::that_fit(ctx.device.limits.max_bytes, desc, splits) {
                 splits if desc.batch == 1 && splits > 1 => Strategy::SplitK(splits),
@@ -123,21 +144,9 @@ impl Plan {
         }
     }
 
-    /// The plan with a kernel, if it can make the product on this device, of operands as they lie in memory
-    /// or of what copies the kernel needs.
-    pub(super) fn with_kernel(
-        ctx: &OpContext,
-        desc: &MatmulDesc,
-        windows: &Windows,
-        kernel: Kernel,
-        splits: usize,
-    ) -> Option<Self> {
-        Some(Self::new(ctx, desc, kernel, splits)?.reading(desc, windows))
-    }
-
-    /// The plan for operands as they lie in memory, or if tensor cores can't read them there, for copies.
+    /// The plan for operands as they lie in memory, or if the kernel can't read them there, for copies.
     pub(super) fn reading(self, desc: &MatmulDesc, windows: &Windows) -> Self {
-        if matches!(self.kernel, Kernel::Cooperative(_)) && !pack::has_whole_vectors(desc, windows) {
+        if self.implementation().shifts_vectors() && !pack::has_whole_vectors(desc, windows) {
             return self.packing(desc, windows);
         }
         let (kernel, vectors) = self.implementation().for_operands(desc, windows, self.splits());
@@ -146,8 +155,12 @@ impl Plan {
 
     /// The plan for copies of operands that aren't aligned.
     pub(super) fn packing(self, desc: &MatmulDesc, windows: &Windows) -> Self {
-        let signature = Signature { vectors: true, ..self.signature };
-        Self { prep: pack::needed(desc, windows), signature, ..self }
+        self.aligned(pack::needed(desc, windows))
+    }
+
+    /// The plan for operands that are aligned when they are prepared so.
+    pub(super) fn aligned(self, prep: [Prep; 2]) -> Self {
+        Self { prep, signature: Signature { vectors: true, ..self.signature }, ..self }
     }
 
     /// The plan with copies where reading element by element, which costs a tenth of a long product, takes
@@ -178,9 +191,9 @@ impl Plan {
         let parts = strategy::product_of_parts(desc);
         let plan = match asked {
             Some(KernelOverride { kernel: kernel @ Kernel::Cooperative(_), strategy, .. }) => {
-                Self::new(ctx, &parts, kernel, strategy.splits())?
+                Self::new(ctx, &parts, kernel, strategy.splits())?.aligned([Prep::AsIs; 2])
             }
-            _ => cooperative::in_cheapest_tile(ctx, &parts, [Prep::AsIs; 2])?,
+            _ => cooperative::in_cheapest_tile(ctx, &parts, [Prep::AsIs; 2])?.0,
         };
         Self { strategy: Strategy::Emulated(plan.splits()), ..plan }.verified(ctx)
     }
@@ -211,48 +224,6 @@ pub(super) fn is_long(&MatmulDesc { m, n, k, .. }: &MatmulDesc) -> bool {
     m.min(n) >= 256 && m.saturating_mul(n).saturating_mul(k) >= 1 << 31
 }
 
-/// A tile, into how many splits k is divided, and the nanoseconds that a product is estimated to take so.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Estimate<T> {
-    pub(super) tile: T,
-    pub(super) splits: usize,
-    pub(super) time: usize,
-}
-
-/// The nanoseconds that writing and adding partial sums takes, of so many results in so many splits, on so many
-/// compute units.
-pub(super) type Combining = fn(usize, usize, usize) -> usize;
-
-/// The tile and the number of splits that are estimated to take the least time. `time` estimates that of a
-/// tile for m, n, k and the number of products, `combining` that of m·n results and their splits on the device's
-/// compute units.
-pub(super) fn cheapest<T: Copy>(
-    desc: &MatmulDesc,
-    tiles: impl Iterator<Item = T>,
-    (combining, compute_units): (Combining, usize),
-    time: impl Fn(T, [usize; 4]) -> usize,
-) -> Option<Estimate<T>> {
-    /// Nanoseconds in which workgroups begin and end, which matter where their part of k is short.
-    const SHORT: usize = 1500;
-    let &MatmulDesc { m, n, k, batch, .. } = desc;
-    let choices = tiles.flat_map(|tile| {
-        let splits = [1, 2, 4, 8, 16, 32].into_iter();
-        splits
-            .filter(move |&splits| splits == 1 || batch == 1 && k / splits >= strategy::STEP)
-            .map(move |splits| (tile, splits))
-    });
-    let estimates = choices.map(|(tile, splits)| {
-        if splits == 1 {
-            return Estimate { tile, splits, time: time(tile, [m, n, k, batch]) };
-        }
-        let (length, count) = strategy::length_and_count(k, splits);
-        let short = if length < 256 { SHORT } else { 0 };
-        let combining = combining(m.saturating_mul(n), count, compute_units).saturating_add(short);
-        Estimate { tile, splits, time: time(tile, [m, n, length, count]).saturating_add(combining) }
-    });
-    estimates.min_by_key(|estimate| estimate.time)
-}
-
 /// Such as `cooperative/128x128x32+split4, packs A`: what [`KernelOverride`] reads, and what else there is to
 /// know.
 impl fmt::Display for Plan {
@@ -267,11 +238,10 @@ impl fmt::Display for Plan {
             [false, true] => f.write_str(", packs B")?,
             [true, true] => f.write_str(", packs A and B")?,
         }
-        match self.kernel {
-            _ if self.signature.vectors => {}
-            Kernel::Cooperative(_) => f.write_str(", shifted")?,
-            _ => f.write_str(", element by element")?,
-        }
-        Ok(())
+        f.write_str(match self.implementation().shifts_vectors() {
+            _ if self.signature.vectors => "",
+            true => ", shifted",
+            false => ", element by element",
+        })
     }
 }

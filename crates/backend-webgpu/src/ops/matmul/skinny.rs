@@ -3,16 +3,16 @@
 use std::fmt;
 
 use backend_api::desc::MatmulDesc;
-use backend_api::{Activation, DType, DeviceKind};
+use backend_api::{Activation, DType};
 
-use super::kernel::{GemmKernel, Kernel, Signature};
+use super::cost::{Cost, Staged};
+use super::kernel::{Family, GemmKernel, Kernel, Signature};
 use super::large::{Large, Small, libs, oriented};
 use super::layout::is_aligned;
-use super::plan::Plan;
+use super::plan::{Candidate, Problem};
 use super::{Params, Windows};
 use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, constants, kernel};
-use crate::ops::op_context::OpContext;
 use crate::ops::shared::vec_width::VecWidth;
 use crate::recorder::Window;
 
@@ -215,30 +215,72 @@ impl Skinny {
         self.threads * ahead * if along_k { vec_width.width() } else { 4 }
     }
 
-    /// The plan for few rows or columns, as many as tensor cores wouldn't be faster for.
-    pub(super) fn candidate_beside_tensor_cores(
-        ctx: &OpContext,
-        desc: &MatmulDesc,
-        windows: &Windows,
-    ) -> Option<Plan> {
+    /// What a candidate for few rows or columns costs: the time of reading the other operand, unless tensor cores make
+    /// so many rows in the time of one, as they do if they can read whole vectors.
+    fn cost(&Problem { ctx, desc, windows }: &Problem<'_>) -> Cost {
         let large = Large::of(desc, desc.n < desc.m);
         let halves = [desc.a.dtype, desc.b.dtype] == [DType::F16; 2];
-        // Tensor cores make many rows in the time of one, and read whole vectors.
-        let few = match ctx.gpu().cooperative_matrices && halves {
+        let most = match ctx.gpu().cooperative_matrices && halves {
             true if large.reads_as_vectors(windows) => 1 + usize::from(large.along_k),
             true => 4,
             false => FEW,
         };
-        if desc.m.min(desc.n) > few { None } else { Self::candidate(ctx, desc, windows) }
+        if desc.m.min(desc.n) <= most { Self::LEAST } else { Cost::FewRows }
+    }
+}
+
+impl Family for Skinny {
+    const LEAST: Cost = Cost::Traffic(Staged::OperandAndSums);
+
+    fn shapes() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter()
     }
 
-    /// The plan for few rows or columns.
-    pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
-        if ctx.gpu().info.kind == DeviceKind::SoftwareAdapter {
-            return None;
+    fn candidates(problem: &Problem<'_>) -> impl Iterator<Item = Candidate> {
+        let is_for = !problem.is_on_software();
+        let choice = if is_for { Self::choose(problem.desc, problem.compute_units()) } else { None };
+        let candidate =
+            |(shape, splits)| problem.candidate(Kernel::Skinny(shape), splits, Self::cost(problem));
+        choice.and_then(candidate).into_iter()
+    }
+
+    /// Each shape for each number of rows, type, width and layout of B. The rest of the text depends on none of
+    /// that, and its choices take turns.
+    fn variants() -> Vec<Variant> {
+        use DType::{F16, F32};
+        let flags = [false, true];
+        let mut variants = Vec::new();
+        for dtypes in [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32], [F32, F16, F32], [F16, F32, F32]] {
+            for (shape, vectors, trans_b) in
+                Self::ALL.iter().flat_map(|&s| flags.map(|v| flags.map(|t| (s, v, t)))).flatten()
+            {
+                let vec_width = VecWidth::of(dtypes[1]);
+                let most = shape.most_rows(trans_b, vec_width);
+                for rows in [1, 2, 4, 8, 16].into_iter().filter(|&rows| rows <= most) {
+                    let turn = variants.len();
+                    let activation = Activation::ALL[turn % Activation::ALL.len()];
+                    let (trans_a, transposed) = (turn % 2 == 1, turn / 2 % 2 == 1);
+                    // `variant` turns around what is given for the product as a whole.
+                    let (dtypes, trans) = oriented(transposed, dtypes, [trans_a, trans_b]);
+                    let (fours, late_zeros) = (turn % 4 == 0, turn % 8 < 4);
+                    let of = |staged| {
+                        let skinny = Self { rows, staged, fours, late_zeros, transposed, ..shape };
+                        skinny.variant(&Signature {
+                            dtypes,
+                            trans,
+                            activation,
+                            vectors,
+                            element_access: false,
+                        })
+                    };
+                    variants.push(of(STAGED[0]));
+                    if of(STAGED[1]) != of(STAGED[0]) {
+                        variants.push(of(STAGED[1]));
+                    }
+                }
+            }
         }
-        let (skinny, splits) = Self::choose(desc, ctx.profile().compute_units)?;
-        Plan::with_kernel(ctx, desc, windows, Kernel::Skinny(skinny), splits)
+        variants
     }
 }
 
@@ -270,6 +312,11 @@ impl GemmKernel for Skinny {
 
     fn named(&self) -> Kernel {
         Kernel::Skinny(Self::new(self.threads, self.span, self.ahead))
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    fn measured_packings(&self, desc: &MatmulDesc, _: bool) -> &'static [bool] {
+        if desc.m.min(desc.n) <= 2 * FEW { &[false] } else { &[] }
     }
 
     fn is_transposed(&self) -> bool {
@@ -317,39 +364,6 @@ impl fmt::Display for Skinny {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}x{}x{}", self.threads, self.span, self.ahead)
     }
-}
-
-/// Each shape for each number of rows, type, width and layout of B. The rest of the text depends on none of
-/// that, and its choices take turns.
-pub(super) fn variants() -> Vec<Variant> {
-    use DType::{F16, F32};
-    let flags = [false, true];
-    let mut variants = Vec::new();
-    for dtypes in [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32], [F32, F16, F32], [F16, F32, F32]] {
-        for (shape, vectors, trans_b) in
-            Skinny::ALL.iter().flat_map(|&s| flags.map(|v| flags.map(|t| (s, v, t)))).flatten()
-        {
-            let vec_width = VecWidth::of(dtypes[1]);
-            let most = shape.most_rows(trans_b, vec_width);
-            for rows in [1, 2, 4, 8, 16].into_iter().filter(|&rows| rows <= most) {
-                let turn = variants.len();
-                let activation = Activation::ALL[turn % Activation::ALL.len()];
-                let (trans_a, transposed) = (turn % 2 == 1, turn / 2 % 2 == 1);
-                // `variant` turns around what is given for the product as a whole.
-                let (dtypes, trans) = oriented(transposed, dtypes, [trans_a, trans_b]);
-                let (fours, late_zeros) = (turn % 4 == 0, turn % 8 < 4);
-                let of = |staged| {
-                    let skinny = Skinny { rows, staged, fours, late_zeros, transposed, ..shape };
-                    skinny.variant(&Signature { dtypes, trans, activation, vectors, element_access: false })
-                };
-                variants.push(of(STAGED[0]));
-                if of(STAGED[1]) != of(STAGED[0]) {
-                    variants.push(of(STAGED[1]));
-                }
-            }
-        }
-    }
-    variants
 }
 
 #[cfg(test)]

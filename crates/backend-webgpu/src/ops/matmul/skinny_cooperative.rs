@@ -5,15 +5,16 @@ use std::fmt;
 use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType};
 
-use super::kernel::{GemmKernel, Kernel, Signature};
+use super::cost::{Cost, Staged};
+use super::kernel::{Family, GemmKernel, Kernel, Signature};
 use super::large::{Large, Small};
 use super::layout::is_aligned;
-use super::plan::Plan;
+use super::plan::{Candidate, Problem};
 use super::{Params, Windows, activation_libs};
 use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, constants, kernel};
 use crate::ops::has_room;
-use crate::ops::op_context::OpContext;
+use crate::ops::shared::IS_NATIVE;
 use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP};
 use crate::ops::shared::vec_width::VecWidth;
 
@@ -76,15 +77,40 @@ impl SkinnyCooperative {
     const fn turn(self) -> usize {
         self.subgroups * STEP
     }
+}
 
-    /// The plan for few rows or columns of K-major operands, where one launch keeps the device at work.
-    pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
+impl Family for SkinnyCooperative {
+    const LEAST: Cost = Cost::Traffic(Staged::Sums);
+
+    fn shapes() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter()
+    }
+
+    /// Few rows or columns of K-major operands, where one launch keeps the device at work.
+    fn candidates(problem: &Problem<'_>) -> impl Iterator<Item = Candidate> {
         // No browser offers tensor cores.
-        if cfg!(target_family = "wasm") {
-            return None;
+        let shape = if IS_NATIVE { Self::choose(problem.desc, problem.compute_units()) } else { None };
+        shape
+            .and_then(|shape| problem.candidate(Kernel::SkinnyCooperative(shape), 1, Self::LEAST))
+            .into_iter()
+    }
+
+    /// Each shape for each type of C.
+    fn variants() -> Vec<Variant> {
+        let mut variants = Vec::new();
+        for shape in Self::ALL {
+            for dtype in [DType::F16, DType::F32] {
+                for &activation in Activation::ALL {
+                    let transposed = variants.len() % 2 == 1;
+                    let dtypes = [DType::F16, DType::F16, dtype];
+                    let trans = [false, true];
+                    let signature =
+                        Signature { dtypes, trans, activation, vectors: true, element_access: true };
+                    variants.push(Self { transposed, ..shape }.variant(&signature));
+                }
+            }
         }
-        let skinny = Self::choose(desc, ctx.profile().compute_units)?;
-        Plan::with_kernel(ctx, desc, windows, Kernel::SkinnyCooperative(skinny), 1)?.verified(ctx)
+        variants
     }
 }
 
@@ -120,6 +146,11 @@ impl GemmKernel for SkinnyCooperative {
         true
     }
 
+    #[cfg(not(target_family = "wasm"))]
+    fn measured_packings(&self, desc: &MatmulDesc, _: bool) -> &'static [bool] {
+        if desc.m.min(desc.n) <= ROWS { &[false] } else { &[] }
+    }
+
     fn is_transposed(&self) -> bool {
         self.transposed
     }
@@ -147,23 +178,6 @@ impl fmt::Display for SkinnyCooperative {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{ROWS}x{COLUMNS}x{}", self.turn())
     }
-}
-
-/// Each shape for each type of C.
-pub(super) fn variants() -> Vec<Variant> {
-    let mut variants = Vec::new();
-    for shape in SkinnyCooperative::ALL {
-        for dtype in [DType::F16, DType::F32] {
-            for &activation in Activation::ALL {
-                let transposed = variants.len() % 2 == 1;
-                let dtypes = [DType::F16, DType::F16, dtype];
-                let trans = [false, true];
-                let signature = Signature { dtypes, trans, activation, vectors: true, element_access: true };
-                variants.push(SkinnyCooperative { transposed, ..shape }.variant(&signature));
-            }
-        }
-    }
-    variants
 }
 
 #[cfg(test)]

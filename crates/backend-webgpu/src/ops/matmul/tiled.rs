@@ -1,15 +1,15 @@
 //! gemm/tiled, in register tiles, which any GPU can run.
 
+use backend_api::Activation;
 use backend_api::desc::MatmulDesc;
-use backend_api::{Activation, DeviceKind};
 
-use super::kernel::{GemmKernel, Kernel, Signature, TYPES, signatures};
+use super::cost::{Cost, cheapest};
+use super::kernel::{Family, GemmKernel, Kernel, Signature, TYPES, signatures};
 use super::layout::reads_as_vectors;
-use super::plan::{Plan, cheapest, is_long};
+use super::plan::{Candidate, Plan, Problem, is_long};
 use super::{Params, Windows, activation_libs};
 use crate::device::{Gpu, h200};
 use crate::kernels::{KernelSource, Variant, constants, kernel};
-use crate::ops::op_context::OpContext;
 use crate::ops::shared::tile::{Tile, TileConstants, tile_product};
 use crate::recorder::Window;
 
@@ -25,21 +25,31 @@ static TILED: KernelSource = KernelSource {
     )
 };
 
-/// Every tile.
-pub(super) fn tiles() -> impl Iterator<Item = Tile> {
-    Tile::ALL.into_iter().chain([Tile::SLICED])
+impl Family for Tile {
+    const LEAST: Cost = Cost::Registers(0);
+
+    fn shapes() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().chain([Self::SLICED])
+    }
+
+    /// The tile and the splits of k that are estimated to take the least time on a GPU.
+    fn candidates(problem: &Problem<'_>) -> impl Iterator<Item = Candidate> {
+        let is_for = !problem.is_on_software();
+        if is_for { in_cheapest_tile(problem) } else { None }.into_iter()
+    }
+
+    fn variants() -> Vec<Variant> {
+        let of = |signature| Self::shapes().map(move |tile| tile.variant(&signature));
+        signatures(&TYPES).flat_map(of).collect()
+    }
 }
 
-/// The plan for a product on a GPU, in the tile and the splits of k that are estimated to take the least
-/// time.
-pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
-    if ctx.gpu().info.kind == DeviceKind::SoftwareAdapter {
-        return None;
-    }
-    let compute_units = ctx.profile().compute_units;
+fn in_cheapest_tile(problem: &Problem<'_>) -> Option<Candidate> {
+    let &Problem { ctx, desc, windows } = problem;
+    let compute_units = problem.compute_units();
     // Slices pay where there are too few tiles for the device: an H200 takes 6.0 µs for 256³ instead of 8.4.
     let is_sliced_well = |tile: Tile| tile.count(desc.m, desc.n).saturating_mul(desc.batch) <= compute_units;
-    let tiles = tiles()
+    let tiles = Tile::shapes()
         .filter(|tile| tile.fits(&ctx.gpu().limits))
         .filter(|&tile| tile != Tile::SLICED || is_sliced_well(tile));
     let vectors = reads_as_vectors(desc, windows) || is_long(desc);
@@ -48,8 +58,9 @@ pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -
         // Element by element, few workgroups on a compute unit don't hide the loads of a step.
         if !vectors && tile.m >= 64 { (time / 2).saturating_mul(3) } else { time }
     })?;
-    let plan = Plan::with_kernel(ctx, desc, windows, Kernel::Tiled(fastest.tile), fastest.splits)?;
-    Some(plan.packing_if_long(desc, windows))
+    let cost = Cost::Registers(fastest.time);
+    let candidate = problem.candidate(Kernel::Tiled(fastest.tile), fastest.splits, cost)?;
+    Some(Candidate { plan: candidate.plan.packing_if_long(desc, windows), ..candidate })
 }
 
 /// The nanoseconds of a launch and of partial sums, 250 in each.
@@ -71,6 +82,15 @@ impl GemmKernel for Tile {
         Kernel::Tiled(*self)
     }
 
+    fn packing(&self, plan: Plan, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
+        Some(plan.packing(desc, windows))
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    fn measured_packings(&self, _: &MatmulDesc, aligned: bool) -> &'static [bool] {
+        if aligned { &[false] } else { &[false, true] }
+    }
+
     fn tile(&self, _: &Signature) -> [usize; 2] {
         [self.m, self.n]
     }
@@ -86,9 +106,4 @@ impl GemmKernel for Tile {
             .with_libs(activation_libs(signature.dtypes[2]))
             .with_workgroup(self.threads(), self.workgroup_bytes())
     }
-}
-
-pub(super) fn variants() -> Vec<Variant> {
-    let of = |signature| tiles().map(move |tile| tile.variant(&signature));
-    signatures(&TYPES).flat_map(of).collect()
 }

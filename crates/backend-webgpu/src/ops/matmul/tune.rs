@@ -4,16 +4,12 @@ use backend_api::desc::MatmulDesc;
 use backend_api::{BackendResult, ErrorKind, MathMode};
 
 use super::kernel::Kernel;
-use super::outer::Outer;
 use super::part::Part;
-use super::plan::Plan;
-use super::skinny::FEW;
+use super::plan::{Plan, Problem};
 use super::strategy::Strategy;
 use super::tuning::Key;
-use super::unstaged::Unstaged;
 use super::{Call, KernelOverride, run, windows};
 use crate::ops::op_context::OpContext;
-use crate::ops::shared::cooperative_tile::CooperativeTile;
 use crate::ops::shared::long_work::{Divisible as _, parts, require_end};
 
 /// Measures the kernels that can make a product and remembers the fastest. `measure` gives the seconds that a
@@ -40,7 +36,7 @@ pub(crate) fn tune_matmul(
         return Ok(());
     }
     let (desc, mut windows) = (&part.desc, part.bound().into_owned());
-    let planned = Plan::by_estimate(ctx, desc, &windows);
+    let planned = Plan::by_cost(&Problem { ctx, desc, windows: &windows });
     let key = Key::new(desc, &windows);
     // C may be an input too, so that nothing may be written there.
     let last = (desc.batch - 1) * desc.c.batch_stride + (desc.m - 1) * desc.c.ld + desc.n;
@@ -75,29 +71,12 @@ pub(crate) fn tune_matmul(
 /// operands as they are and of copies.
 fn candidates(desc: &MatmulDesc, aligned: bool) -> impl Iterator<Item = KernelOverride> {
     let (k, single) = (desc.k, desc.batch == 1);
-    let fewest = desc.m.min(desc.n);
-    let copies = move |kernel: &Kernel| {
-        let may_copy = match kernel {
-            Kernel::Direct(_) | Kernel::Tiled(_) => !aligned,
-            Kernel::Cooperative(_) => !aligned || desc.trans_b.is_transposed(),
-            _ => false,
-        };
-        if may_copy { [false, true].as_slice() } else { &[false] }
-    };
-    let possible = move |kernel: &Kernel| match kernel {
-        Kernel::Skinny(_) => fewest <= 2 * FEW,
-        Kernel::SkinnyCooperative(_) => fewest <= FEW,
-        Kernel::Unstaged(_) => Unstaged::is_for(desc),
-        Kernel::Outer(_) => Outer::is_for(desc),
-        Kernel::Gemv(_) | Kernel::GemvDot(_) => fewest == 1,
-        Kernel::Cooperative(tile) => CooperativeTile::for_sizes(desc.m, desc.n).any(|fit| fit == *tile),
-        _ => true,
-    };
-    Kernel::all().filter(possible).flat_map(move |kernel| {
+    Kernel::all().flat_map(move |kernel| {
         let splits = [1, 2, 4, 8, 16, 32].into_iter();
         splits.filter(move |&splits| splits == 1 || single && k / splits >= 128).flat_map(move |splits| {
             let strategy = if splits > 1 { Strategy::SplitK(splits) } else { Strategy::Whole };
-            copies(&kernel).iter().map(move |&packed| KernelOverride { kernel, strategy, packed })
+            let packings = kernel.implementation().measured_packings(desc, aligned);
+            packings.iter().map(move |&packed| KernelOverride { kernel, strategy, packed })
         })
     })
 }

@@ -8,6 +8,7 @@ use backend_api::{DType, DeviceInfo};
 
 use super::{KernelOverride, Windows};
 use crate::device::plausible_compute_units;
+use crate::ops::shared::kernel_override::KernelOverride as _;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 

@@ -5,16 +5,17 @@ use std::fmt;
 use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType};
 
-use super::kernel::{GemmKernel, Kernel, Signature};
+use super::cost::{Cost, Estimate, cheapest};
+use super::kernel::{Family, GemmKernel, Kernel, Signature};
 use super::large::oriented;
 use super::layout::is_aligned;
-use super::plan::{Estimate, Plan, cheapest};
+use super::plan::{Candidate, Problem};
 use super::unstaged_step::{self, Constants};
 use super::{Params, Windows, activation_libs, cooperative};
 use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, kernel, native};
 use crate::ops::has_room;
-use crate::ops::op_context::OpContext;
+use crate::ops::shared::IS_NATIVE;
 use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP};
 use crate::ops::shared::tile::StepTime;
 
@@ -41,9 +42,6 @@ const MOST: usize = 256;
 /// one of gemm/cooperative takes: sums of subgroups pass through workgroup memory, and results are written
 /// number by number.
 const OVERHEAD: usize = 1400;
-
-/// The least k for which the operands that are read, rather than the workgroups' beginnings and ends, decide.
-const LONG: usize = 2048;
 
 /// Nanoseconds by which a round of partial sums, which are f32, takes longer still.
 const PARTIAL: usize = 2000;
@@ -93,19 +91,9 @@ impl Unstaged {
         self
     }
 
-    /// The plan with the tile that is estimated to be the fastest, if no plan that stages operands is faster.
-    pub(super) fn candidate(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
-        // No browser offers tensor cores.
-        if cfg!(target_family = "wasm") || !Self::is_for(desc) || !Self::reads_as_vectors(desc, windows) {
-            return None;
-        }
-        let fastest = Self::estimate(desc, ctx.profile().compute_units)?;
-        Plan::with_kernel(ctx, desc, windows, Kernel::Unstaged(fastest.tile), fastest.splits)?.verified(ctx)
-    }
-
     /// Whether a product waits for memory rather than for tensor cores, and the kernel's speed is known: one
     /// of f16 with few rows that run along k, or few such columns.
-    pub(super) fn is_for(desc: &MatmulDesc) -> bool {
+    fn is_for(desc: &MatmulDesc) -> bool {
         let few = desc.m.min(desc.n);
         let (_, [across_k, _]) = Self::oriented(desc);
         [desc.a.dtype, desc.b.dtype] == [DType::F16; 2] && few > FRAGMENT && few <= MOST && !across_k
@@ -118,7 +106,7 @@ impl Unstaged {
         (transposed, oriented(transposed, signature.dtypes, signature.trans).1)
     }
 
-    /// The tile that is estimated to be faster than any of gemm/cooperative.
+    /// The tile that is estimated to be faster than any of gemm/cooperative, even where that isn't offered.
     fn estimate(desc: &MatmulDesc, compute_units: usize) -> Option<Estimate<Self>> {
         let (transposed, [_, along_k]) = Self::oriented(desc);
         let time = |tile: Self, [m, n, k, batch]: [usize; 4]| {
@@ -129,9 +117,7 @@ impl Unstaged {
             turns.saturating_add(overhead.saturating_mul(tiles.div_ceil(compute_units)))
         };
         let fastest = cheapest(desc, Self::ALL.into_iter(), (cooperative::combining, compute_units), time)?;
-        let staged = cooperative::estimate(desc, compute_units)?;
-        // What partial sums cost beside a long stream of operands is more than their estimate.
-        let staged = if desc.k >= LONG { staged.time / 4 * 5 } else { staged.time };
+        let staged = cooperative::cost(desc, cooperative::estimate(desc, compute_units)?.time);
         Some(fastest).filter(|fastest| fastest.time < staged)
     }
 
@@ -155,6 +141,44 @@ impl Unstaged {
         let along_b = if desc.trans_b.is_transposed() { desc.k } else { desc.n };
         is_aligned(&desc.a, windows.a.offset, along_a, WIDTH)
             && is_aligned(&desc.b, windows.b.offset, along_b, WIDTH)
+    }
+}
+
+impl Family for Unstaged {
+    const LEAST: Cost = Cost::TensorCores(0);
+
+    fn shapes() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter()
+    }
+
+    fn candidates(problem: &Problem<'_>) -> impl Iterator<Item = Candidate> {
+        let &Problem { desc, windows, .. } = problem;
+        // No browser offers tensor cores.
+        let is_for = IS_NATIVE && Self::is_for(desc) && Self::reads_as_vectors(desc, windows);
+        let fastest = if is_for { Self::estimate(desc, problem.compute_units()) } else { None };
+        let candidate = |Estimate { tile, splits, time }| {
+            problem.candidate(Kernel::Unstaged(tile), splits, Cost::TensorCores(time))
+        };
+        fastest.and_then(candidate).into_iter()
+    }
+
+    /// Each tile for each layout of the operands and each type of C. Whether the product is transposed and the
+    /// activation take turns.
+    fn variants() -> Vec<Variant> {
+        let mut variants = Vec::new();
+        for tile in Self::ALL {
+            for dtype in [DType::F16, DType::F32] {
+                for trans in [[false, false], [false, true], [true, false], [true, true]] {
+                    let turn = variants.len();
+                    let activation = Activation::ALL[turn % Activation::ALL.len()];
+                    let dtypes = [DType::F16, DType::F16, dtype];
+                    let signature =
+                        Signature { dtypes, trans, activation, vectors: true, element_access: true };
+                    variants.push(Self { transposed: turn / 4 % 2 == 1, ..tile }.variant(&signature));
+                }
+            }
+        }
+        variants
     }
 }
 
@@ -184,6 +208,11 @@ impl GemmKernel for Unstaged {
 
     fn needs_vectors(&self) -> bool {
         true
+    }
+
+    #[cfg(not(target_family = "wasm"))]
+    fn measured_packings(&self, desc: &MatmulDesc, _: bool) -> &'static [bool] {
+        if Self::is_for(desc) { &[false] } else { &[] }
     }
 
     fn is_transposed(&self) -> bool {
@@ -225,24 +254,6 @@ impl fmt::Display for Unstaged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}x{}x{}", self.m, self.n, self.turn())
     }
-}
-
-/// Each tile for each layout of the operands and each type of C. Whether the product is transposed and the
-/// activation take turns.
-pub(super) fn variants() -> Vec<Variant> {
-    let mut variants = Vec::new();
-    for tile in Unstaged::ALL {
-        for dtype in [DType::F16, DType::F32] {
-            for trans in [[false, false], [false, true], [true, false], [true, true]] {
-                let turn = variants.len();
-                let activation = Activation::ALL[turn % Activation::ALL.len()];
-                let dtypes = [DType::F16, DType::F16, dtype];
-                let signature = Signature { dtypes, trans, activation, vectors: true, element_access: true };
-                variants.push(Unstaged { transposed: turn / 4 % 2 == 1, ..tile }.variant(&signature));
-            }
-        }
-    }
-    variants
 }
 
 #[cfg(test)]

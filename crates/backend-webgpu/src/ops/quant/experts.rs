@@ -128,7 +128,7 @@ impl Call<'_> {
     }
 
     fn kernel(&self, desc: &ExpertMatmulDesc) -> Kernel {
-        let asked = *self.ctx.state.quant_matmul_override.lock();
+        let asked = self.ctx.state.quant_matmul_override.get();
         let pairs = desc.rows.saturating_mul(desc.used);
         let is_many = pairs >= desc.experts.saturating_mul(TILED_ROWS);
         // Each invocation of the order looks at its share of the indices twice.

@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use backend_api::BackendResult;
-
-use crate::ops::shared::kernel_names;
+use crate::ops::shared::kernel_override;
 
 /// The kernel to be used wherever it can make a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,19 +26,16 @@ impl KernelOverride {
         Self::DecodeInt8,
         Self::DecodeSubgroupInt8,
     ];
+}
 
-    /// Every kernel, named as [`parse`](Self::parse) reads it.
-    pub(crate) fn names() -> Vec<String> {
-        kernel_names::all(Self::ALL.into_iter())
+impl kernel_override::KernelOverride for KernelOverride {
+    fn all() -> impl Iterator<Item = impl fmt::Display> {
+        Self::ALL.into_iter()
     }
 
     /// Reads `decode+int8` and the like.
-    ///
-    /// # Errors
-    /// [`Unsupported`](backend_api::BackendError::Unsupported).
-    pub(crate) fn parse(op: &'static str, name: &str) -> BackendResult<Self> {
-        let all = Self::ALL.into_iter();
-        kernel_names::find(all.clone(), name).ok_or_else(|| kernel_names::unknown(op, name, all))
+    fn read(name: &str) -> Option<Self> {
+        kernel_override::find(Self::ALL.into_iter(), name)
     }
 }
 
@@ -60,6 +55,7 @@ impl fmt::Display for KernelOverride {
 
 #[cfg(test)]
 mod tests {
+    use super::kernel_override::KernelOverride as _;
     use super::*;
 
     #[test]

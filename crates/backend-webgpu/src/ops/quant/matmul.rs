@@ -31,15 +31,14 @@ pub(crate) fn quant_matmul(ctx: &OpContext, op: &'static str, desc: &QuantMatmul
     multiply(ctx, op, desc, &Slices { a, b, bias, residual, norm, c: &c })
 }
 
-/// The kernels that a product launches, in their order.
+/// The kernels that a product launches, in their order, of a context that launches nothing.
 pub(crate) fn explain_quant_matmul(
     ctx: &OpContext,
     op: &'static str,
     desc: &QuantMatmulDesc,
 ) -> BackendResult<String> {
-    let plan = ctx.dry_run();
-    quant_matmul(&plan, op, desc)?;
-    let names: Vec<_> = plan.take_variants().iter().map(Variant::kernel).collect();
+    quant_matmul(ctx, op, desc)?;
+    let names: Vec<_> = ctx.take_variants().iter().map(Variant::kernel).collect();
     Ok(if names.is_empty() { "nothing".to_owned() } else { names.join(", ") })
 }
 
@@ -52,7 +51,7 @@ pub(super) fn multiply(
 ) -> BackendResult<()> {
     let layout = desc.b.layout(op)?;
     let windows = Operands::new(ctx, op, desc, slices)?;
-    let asked = *ctx.state.quant_matmul_override.lock();
+    let asked = ctx.state.quant_matmul_override.get();
     let is_asked_for = asked == Some(KernelOverride::SkinnyCooperative);
     let tile = Tile::candidate(ctx, desc, &layout, &windows, is_asked_for);
     let kernel = Kernel::plan(ctx, desc, tile, asked);

@@ -2,7 +2,7 @@
 
 pub(super) mod cooperative_tile;
 pub(super) mod iterations;
-pub(super) mod kernel_names;
+pub(super) mod kernel_override;
 pub(super) mod long_work;
 pub(super) mod pace;
 pub(super) mod row_groups;
@@ -15,3 +15,6 @@ pub(super) mod text;
 pub(super) mod tile;
 pub(super) mod vec_width;
 pub(super) mod verdicts;
+
+/// Whether this isn't a page. No browser offers tensor cores, and a page needn't load what plans and launches their kernels.
+pub(super) const IS_NATIVE: bool = cfg!(not(target_family = "wasm"));
