@@ -1,7 +1,7 @@
 //! Products whose rows are read or written in another order: the order of rows is none of a product's business.
 
 use super::{View, replacing};
-use crate::model::{Attribute, Node};
+use crate::model::Node;
 use crate::ops;
 
 /// Operators whose results may be views that aren't packed.
@@ -73,5 +73,4 @@ fn has_own_rows(view: &View<'_>, product: &Node) -> bool {
             .input(2)
             .is_none_or(|name| view.graph.constants.get(name).is_some_and(|bias| bias.rank() == 1))
         && product.int("transA", 0) == 0
-        && !matches!(product.attributes.get("transBatchA"), Some(Attribute::Int(1)))
 }
