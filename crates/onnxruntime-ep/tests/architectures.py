@@ -409,6 +409,24 @@ def in_bytes(width=8, words=6):
     return m.build(m.add("Add", m.add("Mul", sums, m.add("Mul", step, steps)), normal(words)))
 
 
+def bert(width=32, heads=4, batch=2, tokens=6):
+    """An encoder of which transformers exports a mask that hides nothing."""
+    m = Model()
+    x = m.add("Gather", normal(50, width) * 5, m.input("ids", [batch, tokens], INT64))
+    x = m.norm(m.add("Add", x, normal(1, tokens, width)), width)
+    seen = m.add("Expand", m.add("GreaterOrEqual", np.arange(tokens).reshape(1, 1, tokens, 1), np.array(0)), ints(batch, 1, tokens, tokens))
+    mask = m.add("Where", seen, number(0), number(np.finfo("f").min))
+    for _ in range(2):
+        q, k, v = (m.split_heads(m.linear(x, width, width), batch, heads, width // heads) for _ in range(3))
+        scores = m.add("Mul", m.add("MatMul", q, m.add("Transpose", k, perm=[0, 1, 3, 2])), number((width / heads) ** -0.5))
+        y = m.add("MatMul", m.add("Softmax", m.add("Add", scores, mask), axis=-1), v)
+        y = m.add("Reshape", m.add("Transpose", y, perm=[0, 2, 1, 3]), ints(batch, tokens, width))
+        x = m.norm(m.add("Add", m.linear(y, width, width), x), width)
+        y = m.linear(m.add("Gelu", m.linear(x, width, 4 * width)), 4 * width, width)
+        x = m.norm(m.add("Add", y, x), width)
+    return m.build(x)
+
+
 def floats(*shape):
     return RANDOM.standard_normal(shape).astype("f")
 
@@ -439,6 +457,7 @@ CASES = {
     "layers of bytes": (in_bytes, lambda: [{"x": floats(2, 3, 12, 12)} for _ in range(3)]),
     "Einstein sums": (sums, lambda: [{"x": floats(2, 6, 32)} for _ in range(3)]),
     "Llama of the exporter": (llama_of_exporter, lambda: [{"ids": RANDOM.integers(0, 50, (1, 8))} for _ in range(3)]),
+    "BERT": (bert, lambda: [{"ids": RANDOM.integers(0, 50, (2, 6))} for _ in range(3)]),
 }
 
 

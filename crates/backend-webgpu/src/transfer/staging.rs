@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use backend_api::{BackendError, BackendResult, Diagnostic};
 
-use super::most_bytes;
+use super::{bytes, most_bytes};
 use crate::device::guarded;
 use crate::sync::{self, Mutex, bound};
 
@@ -52,9 +52,9 @@ impl StagingRing {
     pub(crate) fn write(
         &mut self,
         op: &'static str,
-        bytes: &[u8],
+        from: &[u8],
     ) -> BackendResult<Option<(wgpu::Buffer, u64)>> {
-        let fits = |&(_, used): &(wgpu::Buffer, usize)| used + bytes.len() <= self.chunk;
+        let fits = |&(_, used): &(wgpu::Buffer, usize)| used + from.len() <= self.chunk;
         if !self.current.as_ref().is_some_and(fits) {
             let Some(fresh) = self.fresh()? else {
                 return Ok(None);
@@ -66,11 +66,11 @@ impl StagingRing {
         };
         let start = *used as u64;
         let mut target = buffer
-            .get_mapped_range_mut(start..start + bytes.len() as u64)
+            .get_mapped_range_mut(start..start + from.len() as u64)
             .map_err(|error| BackendError::Driver { op, source: Diagnostic::new(error.to_string()) })?;
-        target.copy_from_slice(bytes);
+        bytes::write(target.slice(..), from);
         // Ranges of a mapping start at multiples of 8.
-        *used = (*used + bytes.len()).next_multiple_of(wgpu::MAP_ALIGNMENT as usize);
+        *used = (*used + from.len()).next_multiple_of(wgpu::MAP_ALIGNMENT as usize);
         Ok(Some((buffer.clone(), start)))
     }
 

@@ -47,6 +47,8 @@ pub(super) fn attention(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
     if let Some(mask) = mask {
         view.graph.types.get(mask)?.shape.as_ref().filter(|shape| (2..=4).contains(&shape.len()))?;
     }
+    // An exporter makes one of no padding at all.
+    let mask = mask.filter(|mask| !adds_nothing(view, mask, [of_q[0], of_q[1], of_q[2], of_k[2]]));
     let mut nodes = Vec::new();
     let (q, of_queries) = unscaled(view, q, &mut nodes);
     let (k, of_keys) =
@@ -57,6 +59,15 @@ pub(super) fn attention(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
     node.attributes.insert("scale".to_owned(), Attribute::Float(factor * of_queries * of_keys));
     nodes.push(node);
     Some(nodes)
+}
+
+/// Whether a mask is zeros that leave the scores and their shape as they are.
+fn adds_nothing(view: &View<'_>, mask: &str, scores: [Option<usize>; 4]) -> bool {
+    let Some(constant) = view.graph.constants.get(mask) else { return false };
+    let extents = constant.shape.iter().rev().zip(scores.into_iter().rev());
+    let is_within = constant.rank() <= scores.len()
+        && extents.into_iter().all(|(&extent, of_scores)| extent == 1 || Some(extent) == of_scores);
+    is_within && view.is_zero(mask)
 }
 
 /// The softmax of the weights, also where NaN, of queries that see no key, is replaced by 0.

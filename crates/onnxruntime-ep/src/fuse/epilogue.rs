@@ -23,7 +23,8 @@ pub(super) fn bias(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
 
 /// A sum that is normalised and read nowhere else. Whether both have one shape, the run tells.
 pub(super) fn residual(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
-    if last.operator != "LayerNormalization" || last.has_output(1) || last.has_output(2) {
+    let is_its = matches!(last.operator.as_str(), "LayerNormalization" | "SimplifiedLayerNormalization");
+    if !is_its || last.inputs.len() > 3 || last.has_output(1) || last.has_output(2) {
         return None;
     }
     let sum = view.only(last.input(0)?, "Add")?;

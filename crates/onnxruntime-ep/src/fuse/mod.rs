@@ -14,11 +14,14 @@ mod linear;
 mod merge;
 mod norm;
 mod quantized;
+mod rows;
+mod sums;
 
 pub(crate) use bytes::{fold, unpack};
 pub(crate) use merge::merge;
 pub(crate) use quantized::{format, pack};
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use crate::model::{Graph, Node};
@@ -43,6 +46,8 @@ const RULES: &[Rule] = &[
     epilogue::residual,
     // What activations follow may be a fusion itself.
     epilogue::activation,
+    rows::transposed_result,
+    rows::transposed_input,
     indices::checked,
 ];
 
@@ -58,6 +63,7 @@ pub(crate) fn fuse(graph: &mut Graph) {
             graph.prune();
         }
     }
+    sums::made_by_normalisations(graph);
 }
 
 /// A graph and who makes and reads its values.
@@ -65,12 +71,32 @@ struct View<'a> {
     graph: &'a Graph,
     producers: HashMap<&'a str, &'a Node>,
     uses: HashMap<&'a str, usize>,
+    /// Constants that were asked whether they are zeros.
+    zeros: RefCell<HashMap<String, bool>>,
 }
 
 impl<'a> View<'a> {
     fn new(graph: &'a Graph) -> Self {
         let named = |node: &'a Node| node.outputs.iter().map(move |name| (name.as_str(), node));
-        Self { graph, producers: graph.nodes.iter().flat_map(named).collect(), uses: graph.uses() }
+        let producers = graph.nodes.iter().flat_map(named).collect();
+        Self { graph, producers, uses: graph.uses(), zeros: RefCell::default() }
+    }
+
+    /// Whether a value is a constant of floating-point zeros, and no larger than it is worth to look at.
+    fn is_zero(&self, name: &str) -> bool {
+        const MAX_BYTES: usize = 64 << 20;
+        if let Some(&known) = self.zeros.borrow().get(name) {
+            return known;
+        }
+        let bytes = |constant: &Tensor| constant.count() * constant.kind.size();
+        let constant = self.graph.constants.get(name).filter(|constant| constant.kind.is_float());
+        let is_zero = constant.filter(|constant| bytes(constant) <= MAX_BYTES).is_some_and(|constant| {
+            let mut read = vec![1; bytes(constant)];
+            // A device that can't be read any more fails what is compiled next.
+            constant.read(&mut read).is_ok() && read.iter().all(|&byte| byte == 0)
+        });
+        self.zeros.borrow_mut().insert(name.to_owned(), is_zero);
+        is_zero
     }
 
     /// The node of an operator of ONNX's that makes a value.

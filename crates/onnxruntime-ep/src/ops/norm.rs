@@ -122,17 +122,45 @@ fn moments(d: Device<'_>, x: &Tensor, axes: &[usize]) -> Result<[Tensor; 2]> {
     Ok([mean, d.reduce(ReduceOp::Mean, &rest, axes)?])
 }
 
+/// What is normalised.
+struct Rows {
+    x: Tensor,
+    /// What the kernel adds first.
+    residual: Option<Tensor>,
+    /// Where it writes the sum.
+    sum: Option<Tensor>,
+}
+
+impl Rows {
+    /// Of a tensor and one that is added to it, by the normalisation's kernel if it can.
+    fn new(
+        d: Device<'_>,
+        x: Tensor,
+        residual: Option<&Tensor>,
+        by_kernel: bool,
+        keeps_sum: bool,
+    ) -> Result<Self> {
+        let Some(residual) = residual else { return Ok(Self { x, residual: None, sum: None }) };
+        if !by_kernel || residual.shape != x.shape {
+            return Ok(Self { x: d.binary(BinaryOp::Add, &x, residual)?, residual: None, sum: None });
+        }
+        let sum = if keeps_sum { Some(d.empty(x.kind, &x.shape)?) } else { None };
+        Ok(Self { x, residual: Some(residual.clone()), sum })
+    }
+
+    /// The result and, fourth, the sum, if somebody asks for it.
+    fn outputs(self, call: &Call<'_>, y: Tensor) -> Vec<Tensor> {
+        let sum = self.sum.unwrap_or(self.x);
+        if call.node.has_output(3) { vec![y.clone(), y.clone(), y, sum] } else { vec![y] }
+    }
+}
+
 /// The result, and where they are asked for the means and the inverse deviations, of f32. An input that a
-/// fusion has put fourth is added first.
+/// fusion has put fourth is added first, and the sum is the fourth output.
 fn layer(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let d = call.device();
-    let (mut x, mut residual) = (call.input(0)?.clone(), call.optional(3));
-    if let Some(other) = residual.filter(|other| other.shape != x.shape) {
-        // The larger of the two has the shape of the sum that the fusion took.
-        x = d.binary(BinaryOp::Add, &x, other)?;
-        residual = None;
-    }
-    let x = &x;
+    let summed = Rows::new(d, call.input(0)?.clone(), call.optional(3), true, call.node.has_output(3))?;
+    let x = &summed.x;
     let (rows, columns, axes) = rows(call, x)?;
     let y = d.empty(x.kind, &x.shape)?;
     let mut desc = LayerNormDesc::new(x.kind.dtype(), d.ptr(x)?, d.ptr(&y)?, rows, columns);
@@ -140,11 +168,12 @@ fn layer(call: &Call<'_>) -> Result<Vec<Tensor>> {
     desc.eps = call.node.float("epsilon", 1e-5);
     desc.weight = d.optional(affine.rows[0].as_ref())?;
     desc.bias = d.optional(affine.rows[1].as_ref())?;
-    desc.residual = d.optional(residual)?;
+    desc.residual = d.optional(summed.residual.as_ref())?;
+    desc.sum = d.optional(summed.sum.as_ref())?;
     call.backend.layer_norm(&desc)?;
     let y = affine.apply(d, y)?;
     if !(call.node.has_output(1) || call.node.has_output(2)) {
-        return Ok(vec![y]);
+        return Ok(summed.outputs(call, y));
     }
     let [mean, variance] = moments(d, &d.convert(x, Kind::F32)?, &axes)?;
     Ok(vec![y, mean, d.unary(UnaryOp::Rsqrt, &d.affine(&variance, 1.0, desc.eps)?)?])
@@ -155,42 +184,49 @@ fn root_mean_square(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (d, x, weight) = (call.device(), call.input(0)?, call.optional(1));
     let to = weight.map_or(x.kind, |weight| weight.kind);
     let kind = if x.kind == to { to } else { Kind::F32 };
-    let convert = |given: Option<&Tensor>| given.map(|given| d.convert(given, kind)).transpose();
-    let (x, weight, residual) = (d.convert(x, kind)?, convert(weight)?, convert(call.optional(3))?);
+    let summed = Rows::new(d, x.clone(), call.optional(3), x.kind == kind, call.node.has_output(3))?;
+    let weight = weight.map(|weight| d.convert(weight, kind)).transpose()?;
+    let x = d.convert(&summed.x, kind)?;
     let (rows, columns, axes) = rows(call, &x)?;
     let y = d.empty(kind, &x.shape)?;
     let mut desc = RmsNormDesc::new(kind.dtype(), d.ptr(&x)?, d.ptr(&y)?, rows, columns);
     let affine = Affine::new(d, [weight.as_ref(), None], &x.shape[x.rank() - axes.len()..])?;
     desc.eps = call.node.float("epsilon", 1e-5);
     desc.weight = d.optional(affine.rows[0].as_ref())?;
-    desc.residual = d.optional(residual.as_ref())?;
+    desc.residual = d.optional(summed.residual.as_ref())?;
+    desc.sum = d.optional(summed.sum.as_ref())?;
     call.backend.rms_norm(&desc)?;
-    Ok(vec![d.convert(&affine.apply(d, y)?, to)?])
+    let y = d.convert(&affine.apply(d, y)?, to)?;
+    Ok(summed.outputs(call, y))
 }
 
-/// A residual is added first, and a bias to the sum; the sum is an output too.
+/// A bias and a residual are added first; the sum is an output too.
 fn skip_layer(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (d, x, skip) = (call.device(), call.input(0)?, call.input(1)?);
     let simplified = call.node.operator == "SkipSimplifiedLayerNormalization";
     let columns = x.shape.last().copied().unwrap_or(1);
     let rows = x.count() / columns.max(1);
-    let mut sum = d.binary(BinaryOp::Add, x, skip)?;
-    if let Some(bias) = call.optional(if simplified { 3 } else { 4 }) {
-        sum = d.binary(BinaryOp::Add, &sum, bias)?;
-    }
+    let x = match call.optional(if simplified { 3 } else { 4 }) {
+        Some(bias) => d.binary(BinaryOp::Add, x, bias)?,
+        None => x.clone(),
+    };
+    let summed = Rows::new(d, x, Some(skip), true, call.node.has_output(3))?;
+    let x = &summed.x;
     let y = d.empty(x.kind, &x.shape)?;
-    let (dtype, from, to) = (x.kind.dtype(), d.ptr(&sum)?, d.ptr(&y)?);
+    let (dtype, from, to) = (x.kind.dtype(), d.ptr(x)?, d.ptr(&y)?);
+    let (residual, sum) = (d.optional(summed.residual.as_ref())?, d.optional(summed.sum.as_ref())?);
     let eps = call.node.float("epsilon", 1e-12);
     let weight = d.sized(call.input(2)?, columns)?;
     if simplified {
-        call.backend
-            .rms_norm(&RmsNormDesc::new(dtype, from, to, rows, columns).with_eps(eps).with_weight(weight))?;
+        let mut desc = RmsNormDesc::new(dtype, from, to, rows, columns).with_eps(eps).with_weight(weight);
+        (desc.residual, desc.sum) = (residual, sum);
+        call.backend.rms_norm(&desc)?;
     } else {
         let mut desc = LayerNormDesc::new(dtype, from, to, rows, columns).with_eps(eps).with_weight(weight);
-        desc.bias = d.optional_sized(call.optional(3), columns)?;
+        (desc.bias, desc.residual, desc.sum) = (d.optional_sized(call.optional(3), columns)?, residual, sum);
         call.backend.layer_norm(&desc)?;
     }
-    Ok(vec![y.clone(), y.clone(), y, sum])
+    Ok(summed.outputs(call, y))
 }
 
 fn channels(x: &Tensor) -> Result<ChannelShape> {

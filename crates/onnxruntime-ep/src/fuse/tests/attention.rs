@@ -115,3 +115,32 @@ fn heads_of_other_counts_are_no_attention() {
     fuse(&mut layer);
     assert_eq!(operators(&layer), ["Transpose", "MatMul", "Softmax", "MatMul"]);
 }
+
+/// As transformers makes one where nothing is padded.
+#[test]
+fn a_constant_mask_of_zeros_is_none() {
+    let masked = |shape: &[usize], number: f64| {
+        let nodes: &[(&str, &[&str], &str)] = &[
+            ("Transpose", &["k"], "t"),
+            ("MatMul", &["q", "t"], "s"),
+            ("Add", &["s", "m"], "e"),
+            ("Softmax", &["e"], "p"),
+            ("MatMul", &["p", "v"], "y"),
+        ];
+        let mut layer = graph(nodes, "y");
+        perm(&mut layer, 0, &[0, 1, 3, 2]);
+        let heads: &[usize] = &[2, 3, 5, 64];
+        types(&mut layer, &[("q", heads), ("k", heads), ("t", &[2, 3, 64, 5]), ("v", heads)]);
+        let mut numbers = vec![0.0; shape.iter().product()];
+        *numbers.last_mut().unwrap() = number;
+        let mask = Tensor::host(Kind::F32, shape.to_vec(), Numbers::Float(numbers)).unwrap();
+        layer.constants.insert("m".to_owned(), mask);
+        types(&mut layer, &[("m", shape)]);
+        fuse(&mut layer);
+        assert_eq!(operators(&layer), ["Attention"]);
+        layer.nodes[0].inputs.len()
+    };
+    for shape in [&[2, 1, 5, 5][..], &[2, 3, 5, 5], &[5, 5], &[1, 1, 1, 5], &[1, 1]] {
+        assert_eq!((masked(shape, 0.0), masked(shape, -1.0)), (3, 4), "{shape:?}");
+    }
+}

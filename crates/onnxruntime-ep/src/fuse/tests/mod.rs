@@ -1,6 +1,8 @@
 //! Patterns of exporters, and what becomes of them.
 
 mod attention;
+mod rows;
+mod sums;
 
 use std::sync::Arc;
 
