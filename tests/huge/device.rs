@@ -10,7 +10,7 @@ use conformance::reference::{Bytes, compare};
 use super::family::{Buffer, Call, Family, Fill, Piece, Values};
 
 /// How long the whole and its parts are timed.
-const TIMED: Duration = Duration::from_millis(1500);
+const TIMED: Duration = Duration::from_millis(800);
 
 /// Turns of either at most, and at least.
 const TURNS: usize = 12;

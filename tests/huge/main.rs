@@ -3,8 +3,8 @@
 //!
 //! `GIB=6 cargo test --release -p suites --test huge` has operands of 6 GiB, on the GPU (`TEST_BACKENDS=webgpu:0`), which then
 //! needs 40 GiB of memory and the host 16. `KIB=300 MAX_BINDING_KIB=64` has small ones on a device that is opened with a
-//! limit. `CASE=conv` runs the families whose name contains that. Without either size, small operands are used, and nothing
-//! is timed.
+//! limit. `CASE=conv` runs the families whose name contains that. Without either size, some families (`EVERY=1`: all) run with
+//! small operands, and nothing is timed.
 
 mod device;
 mod elements;
@@ -36,6 +36,9 @@ const TIMED_FROM: usize = 1 << 30;
 /// How much longer the whole may take than its parts together: by a factor, and what the clock of the host may be off.
 const SLOWER: f64 = 1.05;
 const SLACK: Duration = Duration::from_micros(300);
+
+/// One in so many families runs where the environment says nothing.
+const EVERY: usize = 4;
 
 type Make = fn(&Size) -> Family;
 
@@ -127,13 +130,31 @@ fn number(variable: &str) -> Result<Option<usize>, String> {
     text.parse().map(Some).map_err(|error| format!("{variable}: {error}"))
 }
 
-/// Bytes of a large operand, and of a binding, if that is limited.
-fn sizes() -> Result<(usize, Option<usize>), String> {
-    let limit = number("MAX_BINDING_KIB")?.map(|kib| kib << 10);
-    match (number("GIB")?, number("KIB")?) {
-        (Some(gib), _) => Ok((gib << 30, limit)),
-        (None, Some(kib)) => Ok((kib << 10, limit)),
-        (None, None) => Ok((SMALL[0] << 10, Some(limit.unwrap_or(SMALL[1] << 10)))),
+/// What the environment asks for.
+struct Asked {
+    /// Of a large operand.
+    bytes: usize,
+    /// The most bytes of a binding, if that is limited.
+    limit: Option<usize>,
+    /// One in how many families runs.
+    every: usize,
+    /// A part of the names of those.
+    filter: String,
+}
+
+impl Asked {
+    fn from_environment() -> Result<Self, String> {
+        let filter = std::env::var("CASE").unwrap_or_default();
+        let limit = number("MAX_BINDING_KIB")?.map(|kib| kib << 10);
+        let every = if filter.is_empty() { suites::every(EVERY)? } else { 1 };
+        Ok(match (number("GIB")?, number("KIB")?) {
+            (Some(gib), _) => Self { bytes: gib << 30, limit, every: 1, filter },
+            (None, Some(kib)) => Self { bytes: kib << 10, limit, every: 1, filter },
+            (None, None) => {
+                let [bytes, small] = SMALL.map(|kib| kib << 10);
+                Self { bytes, limit: limit.or(Some(small)), every, filter }
+            }
+        })
     }
 }
 
@@ -141,25 +162,25 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // Families share the device's memory.
     arguments.test_threads = Some(1);
-    let (bytes, limit) = match sizes() {
-        Ok(sizes) => sizes,
+    let Asked { bytes, limit, every, filter } = match Asked::from_environment() {
+        Ok(asked) => asked,
         Err(why) => {
             eprintln!("{why}");
             return ExitCode::FAILURE;
         }
     };
-    let filter = std::env::var("CASE").unwrap_or_default();
     let mut devices = Vec::new();
     let mut trials = Vec::new();
     for tested in backends().into_iter().filter(|tested| tested.selector != "cpu") {
         let slug = tested.slug.clone();
         let device =
             Arc::new(Device { tested, limit, bytes, opened: Mutex::default(), lines: Mutex::default() });
-        for &(name, make) in FAMILIES.iter().filter(|(name, _)| name.contains(&filter)) {
+        let families = FAMILIES.iter().filter(|(name, _)| name.contains(&filter));
+        for &(name, make) in families.step_by(every) {
             let device = Arc::clone(&device);
             trials.push(Trial::test(format!("huge/{slug}/{name}"), move || device.check(name, make)));
         }
-        if "transfers".contains(&filter) {
+        if "transfers".contains(filter.as_str()) {
             let device = Arc::clone(&device);
             trials.push(Trial::test(format!("huge/{slug}/transfers"), move || device.transfers()));
         }

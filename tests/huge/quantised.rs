@@ -79,6 +79,8 @@ fn columns_of(buffer: usize, rows: Range<usize>, ld: usize, first: usize, count:
 /// A product with a few or some rows.
 fn product(size: &Size, m: usize) -> Family {
     let b = Large::new(size);
+    // Rows of A and C aren't divided.
+    let m = m.min(size.part / (4 * b.rows)).max(1);
     let (k, in_part) = (b.columns, (size.part / (b.columns / 32 * 34)).max(1));
     let call = |n: usize, b: Vec<Piece>, c: Vec<Piece>, offset: usize, ld: usize| {
         Call::new(vec![vec![Piece::Part(0, 0..4 * m * k)], b, c], move |run| {
