@@ -118,6 +118,9 @@ pub(crate) struct Family {
     pub(crate) whole: Call,
     /// Calls within the device's limits that do as much as the whole together.
     pub(crate) parts: Vec<Call>,
+    /// Of a call with indices, on large operands: what it would be for a caller that knows the indices. Nothing is required
+    /// of the whole beside it.
+    pub(crate) known: Vec<Call>,
     /// Calls on pieces of the whole's operands, whose results the CPU's are compared with.
     pub(crate) samples: Vec<Call>,
     pub(crate) values: Vec<Values>,
@@ -132,6 +135,7 @@ impl Family {
             planted: Vec::new(),
             whole,
             parts: Vec::new(),
+            known: Vec::new(),
             samples: Vec::new(),
             values: Vec::new(),
             refused: false,

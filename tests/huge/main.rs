@@ -283,8 +283,12 @@ impl Device {
         } else {
             None
         };
+        let known = if times.is_some() { placed.time_known(family).map_err(text)? } else { None };
+        let known = known.map_or(String::new(), |time| {
+            format!(", {:.3} ms if indices were known", time.as_secs_f64() * 1e3)
+        });
         let said = format!(
-            "{} parts, {checked} samples, {:.1} s",
+            "{} parts, {checked} samples, {:.1} s{known}",
             family.parts.len(),
             started.elapsed().as_secs_f64()
         );

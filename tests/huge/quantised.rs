@@ -45,16 +45,16 @@ impl Large {
         vec![Piece::Part(number, 0..self.layout.bytes)]
     }
 
-    /// Some of its rows as a matrix of their own.
-    fn rows_of(&self, number: usize, rows: &[Range<usize>]) -> Vec<Piece> {
-        let count = rows.iter().map(Range::len).sum();
+    /// `each` rows from each of these on as a matrix of their own.
+    fn rows_of(&self, number: usize, firsts: &[usize], each: usize) -> Vec<Piece> {
+        let count = firsts.len() * each;
         let small = layout(count, self.columns);
         let (mut pieces, mut end) = (Vec::new(), 0);
         for (plane, to) in [(self.layout.quants, small.quants), (self.layout.scales, small.scales)] {
             pieces.push(Piece::Given(vec![0; to.offset - end]));
-            pieces.extend(rows.iter().map(|rows| {
-                let byte = |row: usize| plane.offset + row * plane.row_bytes;
-                Piece::Part(number, byte(rows.start)..byte(rows.end))
+            pieces.extend(firsts.iter().map(|first| {
+                let start = plane.offset + first * plane.row_bytes;
+                Piece::Part(number, start..start + each * plane.row_bytes)
             }));
             end = to.offset + count * to.row_bytes;
         }
@@ -96,9 +96,8 @@ fn product(size: &Size, m: usize) -> Family {
         let n = in_part.min(b.rows - first);
         call(n, b.part(1, n, part, parts), c(), first, b.rows)
     };
-    let sample = |first: usize| {
-        call(3, b.rows_of(1, &[first..first + 3]), columns_of(2, 0..m, b.rows, first, 3), 0, 3)
-    };
+    let sample =
+        |first: usize| call(3, b.rows_of(1, &[first], 3), columns_of(2, 0..m, b.rows, first, 3), 0, 3);
     let buffers = vec![numbers(m * k), b.buffer(), results(m * b.rows)];
     Family {
         parts: (0..parts).map(part).collect(),
@@ -124,49 +123,58 @@ pub(super) fn experts(size: &Size) -> Family {
     let b = Large::of_rows(n * experts, columns);
     // Token i of a part has its experts i and i + 3.
     let choice = |i: usize, first: usize| [first + i % of_part, first + (i + 3) % of_part];
-    let chosen = |is_local: bool| -> Vec<u32> {
-        let first = |i: usize| if is_local { 0 } else { i / of_part * of_part };
-        (0..tokens).flat_map(|i| choice(i, first(i))).map(|expert| expert as u32).collect()
-    };
-    let call = move |[rows, experts, n]: [usize; 3], operands: Vec<Vec<Piece>>| {
+    let chosen: Vec<u32> =
+        (0..tokens).flat_map(|i| choice(i, i / of_part * of_part)).map(|expert| expert as u32).collect();
+    // For each part all tokens, with the experts of others outside.
+    let of_parts: Vec<u32> = (0..parts * tokens)
+        .flat_map(|i| {
+            let (part, token) = (i / tokens, i % tokens);
+            let is_own = token / of_part == part;
+            choice(token, 0).map(|expert| if is_own { expert as u32 } else { u32::MAX })
+        })
+        .collect();
+    let call = move |[rows, experts, n]: [usize; 3], operands: Vec<Vec<Piece>>, accumulate: bool| {
         Call::new(operands, move |run| {
             let (a, c) = (Matrix::new(1, F32, columns), Matrix::new(4, F32, n));
             let b = QuantMatrix::new(2, FORMAT, experts * n, columns);
             let desc = ExpertMatmulDesc::new([rows, used, experts], a, b, 3, c);
-            run("expert_matmul", Command::ExpertMatmul(&desc));
+            run("expert_matmul", Command::ExpertMatmul(&desc.with_accumulate(accumulate)));
         })
     };
-    let of_tokens = |first: usize, count: usize, indices: usize| {
+    let of_tokens = |first: usize, count: usize| {
         let part =
             |buffer: usize, item: usize| vec![Piece::Part(buffer, first * item..(first + count) * item)];
-        [part(0, 4 * columns), part(indices, 4 * used), part(4, 4 * used * n)]
+        [part(0, 4 * columns), part(4, 4 * used * n)]
     };
-    let [a, indices, c] = of_tokens(0, tokens, 2);
-    let whole = call([tokens, experts, n], vec![a, b.all(1), indices, c]);
-    let part = |number: usize| {
-        let [a, indices, c] = of_tokens(number * of_part, of_part, 3);
-        call([of_part, of_part, n], vec![a, b.part(1, of_part * n, number, parts), indices, c])
+    let [a, c] = of_tokens(0, tokens);
+    let indices = vec![Piece::Part(2, 0..4 * used * tokens)];
+    let whole = call([tokens, experts, n], vec![a, b.all(1), indices, c], false);
+    let part = |number: usize, own: bool| {
+        let [first, count] = if own { [number * of_part, of_part] } else { [0, tokens] };
+        let [a, c] = of_tokens(first, count);
+        let index = 4 * used * (number * tokens + first);
+        let indices = vec![Piece::Part(3, index..index + 4 * used * count)];
+        // Without the knowledge of who has which expert, each part adds its own to those of the others.
+        call([count, of_part, n], vec![a, b.part(1, of_part * n, number, parts), indices, c], !own)
     };
     let sample = |token: usize| {
         let (first, count) = (token * 97 % (n - 7), 8);
-        let [a, ..] = of_tokens(token, 1, 2);
-        let rows = choice(token, token / of_part * of_part).map(|expert| {
-            let at = expert * n + first;
-            at..at + count
-        });
+        let [a, _] = of_tokens(token, 1);
+        let rows = choice(token, token / of_part * of_part).map(|expert| expert * n + first);
         let indices = Piece::Given(bytemuck::cast_slice(&[0u32, 1]).to_vec());
         let c = columns_of(4, token * used..(token + 1) * used, n, first, count);
-        call([1, used, count], vec![a, b.rows_of(1, &rows), vec![indices], c])
+        call([1, used, count], vec![a, b.rows_of(1, &rows, count), vec![indices], c], false)
     };
     let buffers = vec![
         numbers(tokens * columns),
         b.buffer(),
-        words(&chosen(false)),
-        words(&chosen(true)),
+        words(&chosen),
+        words(&of_parts),
         results(tokens * used * n),
     ];
     Family {
-        parts: (0..parts).map(part).collect(),
+        parts: (0..parts).map(|number| part(number, false)).collect(),
+        known: (0..parts).map(|number| part(number, true)).collect(),
         samples: (0..tokens).step_by(3).chain([tokens - 1]).map(sample).collect(),
         ..Family::new(buffers, whole)
     }
@@ -189,7 +197,7 @@ pub(super) fn dequantize(size: &Size) -> Family {
         let rows = in_part.min(large.rows - part * in_part);
         call(rows, large.part(0, rows, part, parts), part * in_part)
     };
-    let sample = |first: usize| call(1, large.rows_of(0, &[first..first + 1]), first);
+    let sample = |first: usize| call(1, large.rows_of(0, &[first], 1), first);
     Family {
         parts: (0..parts).map(part).collect(),
         samples: places(large.rows, in_part, 1).into_iter().map(sample).collect(),
@@ -209,19 +217,21 @@ pub(super) fn gather(size: &Size) -> Family {
         })
     };
     let total = spread.total();
-    let part = |part: usize| {
-        let (first, rows) = (part * spread.count, spread.rows_of(part));
-        let indices = Piece::Part(2, 4 * first..4 * (first + spread.count));
-        call(rows, table.part(0, rows, part, spread.parts()), indices, first, spread.count)
+    let part = |part: usize, own: bool| {
+        let rows = spread.rows_of(part);
+        let [first, count] = if own { [part * spread.count, spread.count] } else { [0, total] };
+        let indices = Piece::Part(2, spread.indices(part, own));
+        call(rows, table.part(0, rows, part, spread.parts()), indices, first, count)
     };
     let sample = |i: usize| {
         let row = spread.global(i);
-        call(1, table.rows_of(0, &[row..row + 1]), Piece::Given(vec![0; 4]), i, 1)
+        call(1, table.rows_of(0, &[row], 1), Piece::Given(vec![0; 4]), i, 1)
     };
     let [global, local] = spread.lists();
     let buffers = vec![table.buffer(), words(&global), words(&local), results(total * columns)];
     Family {
-        parts: (0..spread.parts()).map(part).collect(),
+        parts: (0..spread.parts()).map(|number| part(number, false)).collect(),
+        known: (0..spread.parts()).map(|number| part(number, true)).collect(),
         samples: spread.sampled().map(sample).collect(),
         ..Family::new(buffers, call(table.rows, table.all(0), Piece::Part(1, 0..4 * total), 0, total))
     }

@@ -1,4 +1,7 @@
-//! Tables and caches: lookups, scatters, and rows that are appended.
+//! Tables and caches: lookups, scatters, and rows that are appended. A caller who divides a table, and doesn't know the
+//! indices, has all of them looked up in each part.
+
+use std::ops::Range;
 
 use backend_api::desc::{
     GatherDesc, IndexShape, Matrix, QuantizeRowsDesc, RopeAppendDesc, RopeAppendShape, RopeDesc, RopeShape,
@@ -52,13 +55,20 @@ impl Spread {
         i / self.count * self.in_part + self.local(i)
     }
 
-    fn list(&self, of: impl Fn(&Self, usize) -> usize) -> Vec<u32> {
-        (0..self.total()).map(|i| of(self, i) as u32).collect()
+    /// All indices, and for each part all of them by its own rows, with those of other parts outside.
+    pub(super) fn lists(&self) -> [Vec<u32>; 2] {
+        let all = 0..self.total();
+        let of_part = |part: usize| {
+            all.clone().map(move |i| if i / self.count == part { self.local(i) as u32 } else { u32::MAX })
+        };
+        [all.clone().map(|i| self.global(i) as u32).collect(), (0..self.parts()).flat_map(of_part).collect()]
     }
 
-    /// All indices, and those of each part by its own rows.
-    pub(super) fn lists(&self) -> [Vec<u32>; 2] {
-        [self.list(Self::global), self.list(Self::local)]
+    /// Bytes of the second list with the indices that a part is called with: all of them, or its own alone.
+    pub(super) fn indices(&self, part: usize, own: bool) -> Range<usize> {
+        let all = part * self.total();
+        let [first, count] = if own { [all + part * self.count, self.count] } else { [all, self.total()] };
+        4 * first..4 * (first + count)
     }
 
     /// Indices that are looked at.
@@ -93,10 +103,10 @@ fn indexed(
         call(Piece::Part(0, 0..spread.rows * row), Piece::Part(1, 0..4 * total), 0, spread.rows, total);
     for part in 0..spread.parts() {
         let (first, rows) = (part * spread.in_part, spread.rows_of(part));
-        let indices = part * spread.count;
         let table = Piece::Part(0, first * row..(first + rows) * row);
-        let chosen = Piece::Part(2, 4 * indices..4 * (indices + spread.count));
-        family.parts.push(call(table, chosen, indices, rows, spread.count));
+        let [all, own] = [false, true].map(|own| Piece::Part(2, spread.indices(part, own)));
+        family.parts.push(call(table.clone(), all, 0, rows, total));
+        family.known.push(call(table, own, part * spread.count, rows, spread.count));
     }
     for i in spread.sampled() {
         let at = spread.global(i);
@@ -140,7 +150,7 @@ pub(super) fn gather_many(size: &Size) -> Family {
 fn scatter(size: &Size, op: ScatterOp) -> Family {
     let columns = size.columns();
     let (rows, row) = (size.numbers() / columns, 4 * columns);
-    let spread = Spread::new(size, rows, row, 4000);
+    let spread = Spread::new(size, rows, row, 500);
     let [global, local] = spread.lists();
     let buffers =
         vec![numbers(rows * columns), words(&global), words(&local), numbers(spread.total() * columns)];
@@ -218,7 +228,8 @@ pub(super) fn rope_append(size: &Size) -> Family {
         },
     );
     let table = POSITIONS * HEAD_DIM / 2 * 4;
-    for call in [&mut family.whole].into_iter().chain(&mut family.parts).chain(&mut family.samples) {
+    let calls = [&mut family.whole].into_iter().chain(&mut family.parts).chain(&mut family.known);
+    for call in calls.chain(&mut family.samples) {
         call.operands.extend([5, 6].map(|buffer| vec![Piece::Part(buffer, 0..table)]));
     }
     family
