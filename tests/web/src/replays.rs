@@ -17,7 +17,14 @@ fn text(error: BackendError) -> String {
     format!("{error:?}")
 }
 
-/// Prints microseconds of an operation.
+/// The most that a replay may cost of recording, unless dispatches alone cost more.
+const SHARE: f64 = 1.0 / 3.0;
+
+/// What a replay may cost of bare dispatches, which are the page's calls of WebGPU that it can't do without.
+const OF_BARE: f64 = 1.25;
+
+/// Prints microseconds of an operation, and fails where replaying costs more than a third of recording and more than
+/// dispatches do.
 pub(crate) async fn run() -> Vec<String> {
     match measure().await {
         Ok([recorded, replayed, bare]) => {
@@ -26,6 +33,9 @@ pub(crate) async fn run() -> Vec<String> {
                  two bind groups of bare WebGPU {bare:.2}",
                 replayed / recorded
             ));
+            if replayed > (SHARE * recorded).max(OF_BARE * bare) {
+                return vec![format!("replays: {replayed:.2} µs are more than a third of {recorded:.2}")];
+            }
             Vec::new()
         }
         Err(why) => vec![format!("replays: {why}")],
