@@ -94,7 +94,7 @@ mod tests {
         // Pixel (y, x) meets the first weight by output (y + 1, x + 1), which the last row and column lack; the first
         // output meets no pixel by the taps of the first row and column.
         let [input, filter] = gradients(1).unwrap();
-        assert_eq!(input, [INF, INF, 6.0, INF, INF, 6.0, 6.0, 6.0, 4.0]);
+        assert_eq!(input, [INF, INF, 4.0, INF, INF, 6.0, 4.0, 6.0, 4.0]);
         assert_eq!(filter, [4.0, 6.0, 4.0, 6.0, INF, INF, 4.0, INF, INF]);
         // With a stride of two there are 2×2 outputs, and pixel (1, 1) alone meets the first weight.
         let [input, filter] = gradients(2).unwrap();
