@@ -4,13 +4,17 @@
 //! `cargo bench --bench overhead`. The bare loop records the same dispatches by hand into one pass, with a
 //! bind group made beforehand, and reads back through one staging buffer. Besides the usual lines it prints
 //! the ratios of the medians of runs that alternate between the two, and the host's time for an operation that
-//! is recorded or replayed.
+//! is recorded or replayed: what the call takes until it returns, and of it and of what follows until the device has
+//! everything, encoding the graph, ending passes (where wgpu checks them and the driver records) and submitting.
 
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use backend_api::{BackendResult, ComputeBackend, UnaryOp};
 use backend_webgpu::WebGpuBackend;
 use criterion::Criterion;
+use tracing::span;
 
 const CHAIN: usize = 2_000;
 const ELEMENTS: usize = 64;
@@ -151,10 +155,54 @@ const UNWAITED: usize = 300;
 /// Runs whose time is taken.
 const SAMPLES: usize = 300;
 
+/// The parts of the backend's work that it makes spans of.
+const SPANS: [&str; 3] = ["encode", "end_pass", "submit"];
+
+/// Nanoseconds in each of [`SPANS`], of all threads.
+static SPENT: [AtomicU64; SPANS.len()] = [const { AtomicU64::new(0) }; SPANS.len()];
+
+thread_local! {
+    /// When the spans were entered that the thread is in.
+    static ENTERED: RefCell<Vec<Instant>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Adds up how long the spans are entered.
+struct Spans;
+
+impl tracing::Subscriber for Spans {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.is_span() && SPANS.contains(&metadata.name())
+    }
+
+    fn new_span(&self, span: &span::Attributes<'_>) -> span::Id {
+        let place = SPANS.iter().position(|&name| name == span.metadata().name());
+        span::Id::from_u64(place.map_or(1, |place| place as u64 + 1))
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, _: &tracing::Event<'_>) {}
+
+    fn enter(&self, _: &span::Id) {
+        ENTERED.with_borrow_mut(|entered| entered.push(Instant::now()));
+    }
+
+    fn exit(&self, span: &span::Id) {
+        if let Some(entered) = ENTERED.with_borrow_mut(Vec::pop) {
+            let spent = &SPENT[span.into_u64() as usize - 1];
+            spent.fetch_add(entered.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        }
+    }
+}
+
 /// The host's time for an operation, in nanoseconds: the median over runs of [`UNWAITED`] operations or one
-/// graph, between which the device finishes.
-fn host_nanoseconds(ours: &Ours, operations: usize, mut run: impl FnMut()) -> f64 {
+/// graph, between which the device finishes. What the spans took of it follows, on average.
+fn host_nanoseconds(ours: &Ours, operations: usize, mut run: impl FnMut()) -> (f64, String) {
     let repeats = (UNWAITED / operations).max(1);
+    ours.backend.synchronize().expect("the device finishes");
+    SPENT.iter().for_each(|spent| spent.store(0, Ordering::Relaxed));
     let mut times: Vec<Duration> = (0..SAMPLES)
         .map(|_| {
             ours.backend.synchronize().expect("the device finishes");
@@ -163,20 +211,27 @@ fn host_nanoseconds(ours: &Ours, operations: usize, mut run: impl FnMut()) -> f6
             start.elapsed()
         })
         .collect();
+    ours.backend.synchronize().expect("the device finishes");
+    let all = (SAMPLES * repeats * operations) as f64;
+    let spent = SPANS
+        .iter()
+        .zip(&SPENT)
+        .map(|(name, spent)| format!("{name} {:.0}", spent.load(Ordering::Relaxed) as f64 / all));
+    let spent = spent.collect::<Vec<_>>().join(", ");
     times.sort_unstable();
-    times[times.len() / 2].as_secs_f64() * 1e9 / (repeats * operations) as f64
+    (times[times.len() / 2].as_secs_f64() * 1e9 / (repeats * operations) as f64, spent)
 }
 
 /// Prints the host's time for an operation that is recorded, and for one that is replayed.
 fn host_times(ours: &Ours) {
-    let recorded = host_nanoseconds(ours, UNWAITED, || ours.record(UNWAITED));
-    println!("host, recorded: {recorded:.0} ns an operation");
+    let (recorded, spent) = host_nanoseconds(ours, UNWAITED, || ours.record(UNWAITED));
+    println!("host, recorded: the call {recorded:.0} ns an operation; {spent} in all");
     for operations in REPLAYED {
         let graph = ours.capture(operations);
         let replay = || ours.backend.replay(graph).expect("the graph is replayed");
-        let replayed = host_nanoseconds(ours, operations, replay);
+        let (replayed, spent) = host_nanoseconds(ours, operations, replay);
         println!(
-            "host, replayed by {operations}: {replayed:.0} ns an operation, {:.2} of recording",
+            "host, replayed by {operations}: the call {replayed:.0} ns an operation, {:.2} of recording; {spent} in all",
             replayed / recorded
         );
         ours.backend.free_graph(graph).expect("a live graph");
@@ -219,8 +274,6 @@ fn main() {
         || assert!(bare.round_trip() >= 0.0),
     );
 
-    host_times(&ours);
-
     let mut criterion = Criterion::default().sample_size(10).configure_from_args();
     let mut group = criterion.benchmark_group("overhead");
     group.bench_function("chain/ours", |bencher| bencher.iter(|| ours.chain()));
@@ -239,4 +292,7 @@ fn main() {
     group.bench_function("round_trip/bare", |bencher| bencher.iter(|| bare.round_trip()));
     group.finish();
     criterion.final_summary();
+
+    tracing::subscriber::set_global_default(Spans).expect("nobody else has one");
+    host_times(&ours);
 }

@@ -62,6 +62,7 @@ impl Conv {
             Ok([image, upload(backend, weights, |i| value(self.channel(i)))?])
         };
         let [image, filter] = operands().map_err(text)?;
+        let mut told = false;
         let pixels = self.result_side() * self.result_side();
         let output = groups * written * pixels;
         let got = result(backend, batch * output, |output| {
@@ -73,7 +74,10 @@ impl Conv {
             match kind {
                 Kind::Forward => {
                     let shape = of([read, side], written, window);
-                    backend.conv2d(&ConvDesc::new(DType::F32, image, filter, output, shape))
+                    let desc = ConvDesc::new(DType::F32, image, filter, output, shape);
+                    let plan = backend.explain_conv(&desc)?;
+                    told |= plan.ends_with("filters at a time") || plan.ends_with("groups at a time");
+                    backend.conv2d(&desc)
                 }
                 Kind::Transposed => {
                     let shape = of([read, side], written, window.with_stride([taps; 2]));
@@ -87,6 +91,10 @@ impl Conv {
                 }
             }
         })?;
+        // Filters whose channels are adjacent are divided before a kernel is chosen.
+        if kind == Kind::Forward && layout == ImageLayout::Nhwc && !told {
+            return Err(format!("the plan of {self:?} doesn't tell of parts"));
+        }
         let sum = if kind == Kind::Forward { read * taps * taps } else { read };
         for (i, &x) in got.iter().enumerate() {
             let place = if layout == ImageLayout::Nhwc { i } else { i / pixels };

@@ -132,7 +132,7 @@ pub(crate) struct Launch {
 /// How long a command takes at most.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub(crate) struct TimeLimit {
-    /// End after so many seconds, whatever the device does
+    /// End after so many seconds, whatever the device does or the standard input waits for
     #[arg(long, default_value = "60", value_parser = seconds, value_name = "SECONDS", allow_negative_numbers = true)]
     pub(crate) timeout: Duration,
 }
@@ -165,14 +165,14 @@ impl Args {
         }
     }
 
-    /// How long the command may take, where it uses a device, whose driver may hang or crash.
-    pub(crate) fn timeout(&self) -> Option<Duration> {
+    /// How long the command may take: a driver may hang or crash, and the text of a kernel may come from a program that
+    /// never ends it.
+    pub(crate) fn timeout(&self) -> Duration {
         let limit = match &self.command {
-            Command::Validate { device: None, .. } => return None,
             Command::Specs { limit, .. } | Command::Validate { limit, .. } => limit,
             Command::Run { launch, .. } | Command::Profile { launch, .. } => &launch.limit,
         };
-        Some(limit.timeout)
+        limit.timeout
     }
 }
 

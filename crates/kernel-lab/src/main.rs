@@ -37,11 +37,9 @@ fn main() -> ExitCode {
     };
     let logged = tracing_subscriber::fmt::layer().with_writer(io::stderr);
     tracing_subscriber::registry().with(logged).with(log_filter()).init();
-    // What may hang or crash in a driver does so in a process of its own.
-    if let Some(timeout) = args.timeout()
-        && !supervise::is_child()
-    {
-        return supervise::parent(timeout, args.json());
+    // What may hang, or crash in a driver, does so in a process of its own.
+    if !supervise::is_child() {
+        return supervise::parent(args.timeout(), args.json());
     }
     supervise::watch();
     let json = args.json();

@@ -103,9 +103,24 @@ fn a_missing_device_is_told_from_a_wrong_kernel() {
 
 #[test]
 fn specs_and_validation_end_after_the_timeout() {
-    for arguments in [&["specs"][..], &["validate", "-", "--device", ""]] {
+    for arguments in [&["specs"][..], &["validate", "-", "--device", ""], &["validate", "-"]] {
         expect(&lab(&[arguments, &["--timeout", "0"]].concat(), SCALE), 4, &["no end within 0 s"]);
     }
+}
+
+/// Without a device, the one thing that may hang is the text.
+#[test]
+fn a_kernel_that_never_arrives_ends_after_the_timeout() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_kernel-lab"))
+        .args(["validate", "-", "--timeout", "0.5"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let text = child.stdin.take();
+    expect(&child.wait_with_output().unwrap(), 4, &["no end within 0.5 s"]);
+    drop(text);
 }
 
 /// The process that uses the driver is ended as a crash would end it, while it waits for the kernel's text.

@@ -11,6 +11,7 @@ mod conformance_suite;
 mod faults;
 mod kernels;
 mod language_models;
+mod replays;
 
 use backend_api::{BackendResult, Registry, Selection};
 use js_sys::Uint8Array;
@@ -53,6 +54,12 @@ pub async fn conformance(
 #[wasm_bindgen]
 pub async fn faults() -> Vec<String> {
     faults::run().await
+}
+
+/// What replays cost beside recording.
+#[wasm_bindgen]
+pub async fn replays() -> Vec<String> {
+    replays::run().await
 }
 
 /// What a page sees where the browser has no WebGPU.

@@ -52,6 +52,12 @@ fn run_page(
 ) -> anyhow::Result<Vec<String>> {
     let browser = Browser::launch()?;
     let mut failures = Vec::new();
+    if "replays".contains(case) && page == 0 {
+        failures.extend(suite(&browser, server, "", "replays()")?);
+    }
+    if case == "replays" {
+        return Ok(failures);
+    }
     if case.is_empty() && page == 0 {
         failures.extend(suite(&browser, server, "", "faults()")?);
         failures.extend(suite(&browser, server, WITHOUT_WEBGPU, "without_webgpu()")?);

@@ -1,6 +1,7 @@
 //! Convolution and its transposition: the filters times a matrix of shifted copies of the source (im2col),
 //! made for a block of result pixels at a time.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use backend_api::desc::{ConvBackwardDataDesc, ConvDesc, ConvTransposeDesc, ImageLayout};
@@ -11,6 +12,7 @@ use faer::MatRef;
 
 use super::matmul::multiply;
 use super::matrix::{RowMajor, for_each_row, row_major, row_major_ref};
+use super::padding::{Unbounded, met, take_unbounded};
 use super::shifted::{exchanged, shifted};
 use crate::bound::require_end;
 use crate::element::{Element, widen, with_float};
@@ -31,7 +33,7 @@ pub(crate) fn conv2d(memory: &Memory, op: &'static str, desc: &ConvDesc) -> Back
             let (source, factor) = (widen::<T>(cores, input), widen::<T>(cores, filter));
             let bias = widen::<T>(cores, bias);
             let activation = desc.activation;
-            let work = Work { gather: &gather, source: &source, factor: &factor, bias: &bias, activation };
+            let work = Work::new(&gather, &source, &factor, &bias, activation);
             work.run(cores, cast_slice_mut::<u8, T>(output));
         }));
     })
@@ -51,7 +53,7 @@ pub(crate) fn conv_transpose2d(
             let (source, filter) = (widen::<T>(cores, input), widen::<T>(cores, filter));
             let (bias, factor) = (widen::<T>(cores, bias), exchanged(&gather, &filter));
             let activation = desc.activation;
-            let work = Work { gather: &gather, source: &source, factor: &factor, bias: &bias, activation };
+            let work = Work::new(&gather, &source, &factor, &bias, activation);
             work.run(cores, cast_slice_mut::<u8, T>(output));
         }));
     })
@@ -71,7 +73,7 @@ pub(crate) fn backward_data(
             let (source, filter) = (widen::<T>(cores, grad_output), widen::<T>(cores, filter));
             let factor = exchanged(&gather, &filter);
             let activation = Activation::Identity;
-            let work = Work { gather: &gather, source: &source, factor: &factor, bias: &[], activation };
+            let work = Work::new(&gather, &source, &factor, &[], activation);
             work.run(cores, cast_slice_mut::<u8, T>(grad_input));
         }));
     })
@@ -89,8 +91,10 @@ fn steps(gather: &ConvGather) -> usize {
 struct Work<'a> {
     gather: &'a ConvGather,
     source: &'a [f32],
-    /// The factors of each filter of each group.
-    factor: &'a [f32],
+    /// The factors of each filter of each group, the unbounded ones as zeros.
+    factor: Cow<'a, [f32]>,
+    /// Factors that are infinite or NaN, by their filter among those of all groups and their tap.
+    unbounded: Vec<Unbounded>,
     /// A number for each channel of the result, or none.
     bias: &'a [f32],
     activation: Activation,
@@ -102,6 +106,24 @@ struct Place {
     image: usize,
     group: usize,
     pixels: Range<usize>,
+}
+
+impl<'a> Work<'a> {
+    fn new(
+        gather: &'a ConvGather,
+        source: &'a [f32],
+        factor: &'a [f32],
+        bias: &'a [f32],
+        activation: Activation,
+    ) -> Self {
+        let mut factor = Cow::Borrowed(factor);
+        let mut unbounded = Vec::new();
+        // A pointwise convolution has no padding, so that every factor meets a number.
+        if !gather.is_pointwise() && factor.iter().any(|number| !number.is_finite()) {
+            unbounded = take_unbounded(factor.to_mut(), gather.taps());
+        }
+        Self { gather, source, factor, unbounded, bias, activation }
+    }
 }
 
 impl Work<'_> {
@@ -155,6 +177,7 @@ impl Work<'_> {
         } else {
             let copies = shifted(self.gather, self.source, place.image, place.group, place.pixels.clone());
             multiply(factor, row_major_ref(&copies, taps, count, count), 1.0, 0.0, target);
+            self.add_unbounded(place, &mut sums);
         }
         for (i, row) in sums.chunks_exact_mut(count).enumerate() {
             if let Some(bias) = self.bias.get(place.group * filters + i) {
@@ -165,6 +188,19 @@ impl Work<'_> {
             }
         }
         store(&sums, results);
+    }
+
+    /// Adds the products of factors that aren't finite, of which a pixel has those that don't meet padding.
+    fn add_unbounded(&self, place: &Place, sums: &mut [f32]) {
+        let (filters, count) = (self.gather.filters, place.pixels.len());
+        let of_group = place.group * filters..(place.group + 1) * filters;
+        for factor in self.unbounded.iter().filter(|factor| of_group.contains(&factor.row)) {
+            let row = &mut sums[(factor.row - of_group.start) * count..][..count];
+            for (sum, pixel) in row.iter_mut().zip(place.pixels.clone()) {
+                let number = met(self.gather, self.source, [place.image, place.group], factor.column, pixel);
+                *sum += number.map_or(0.0, |number| number * factor.value);
+            }
+        }
     }
 
     /// The source's pixels where they are already what the filters meet.

@@ -1,6 +1,7 @@
 //! The gradient of a convolution's filters: the gradient of its output times the transpose of the matrix of
 //! shifted copies of its input.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use backend_api::BackendResult;
@@ -11,6 +12,7 @@ use faer::MatRef;
 
 use super::matmul::multiply;
 use super::matrix::{row_major, row_major_ref};
+use super::padding::{Unbounded, met, take_unbounded};
 use super::shifted::shifted;
 use crate::bound::require_end;
 use crate::element::{Element, widen, with_float};
@@ -34,7 +36,7 @@ pub(crate) fn backward_filter(
         let steps = products.into_iter().fold(1, usize::saturating_mul) / 16;
         with_float!(desc.dtype, T => Cores::run(steps, |cores| {
             let (source, gradient) = (widen::<T>(cores, input), widen::<T>(cores, grad_output));
-            let work = Work { gather: &gather, source: &source, gradient: &gradient };
+            let work = Work::new(&gather, &source, gradient);
             let filters = gather.filters * gather.taps();
             let groups = cast_slice_mut::<u8, T>(grad_filter);
             cores.chunks(groups, filters, filters, &|first, groups: &mut [T]| {
@@ -49,7 +51,22 @@ pub(crate) fn backward_filter(
 struct Work<'a> {
     gather: &'a ConvGather,
     source: &'a [f32],
-    gradient: &'a [f32],
+    /// The output's gradient, with zeros for what isn't finite.
+    gradient: Cow<'a, [f32]>,
+    /// What isn't finite of it, by its place.
+    unbounded: Vec<Unbounded>,
+}
+
+impl<'a> Work<'a> {
+    fn new(gather: &'a ConvGather, source: &'a [f32], mut gradient: Cow<'a, [f32]>) -> Self {
+        let mut unbounded = Vec::new();
+        if gradient.iter().any(|number| !number.is_finite()) {
+            // One row for each image.
+            let image = gather.groups * gather.filters * gather.pixels();
+            unbounded = take_unbounded(gradient.to_mut(), image);
+        }
+        Self { gather, source, gradient, unbounded }
+    }
 }
 
 impl Work<'_> {
@@ -84,8 +101,30 @@ impl Work<'_> {
                 let gradient = self.gradient(image, group, some);
                 multiply(gradient, copies, 1.0, 1.0, row_major(&mut sums, filters, taps, taps));
             }
+            self.add_unbounded(image, group, &mut sums);
         }
         sums
+    }
+
+    /// Adds the products of gradients that aren't finite with what their taps meet in the image.
+    fn add_unbounded(&self, image: usize, group: usize, sums: &mut [f32]) {
+        let &ConvGather { groups, filters, layout, .. } = self.gather;
+        let (taps, pixels) = (self.gather.taps(), self.gather.pixels());
+        for gradient in self.unbounded.iter().filter(|gradient| gradient.row == image) {
+            let (channel, pixel) = match layout {
+                ImageLayout::Nhwc => {
+                    (gradient.column % (groups * filters), gradient.column / (groups * filters))
+                }
+                _ => (gradient.column / pixels, gradient.column % pixels),
+            };
+            if channel / filters != group {
+                continue;
+            }
+            for (tap, sum) in sums[channel % filters * taps..][..taps].iter_mut().enumerate() {
+                let number = met(self.gather, self.source, [image, group], tap, pixel);
+                *sum += number.map_or(0.0, |number| number * gradient.value);
+            }
+        }
     }
 
     /// The output's gradient with a row for each filter and a column for each pixel.

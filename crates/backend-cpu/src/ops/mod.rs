@@ -14,6 +14,7 @@ mod matmul;
 pub(crate) mod matrix;
 mod movement;
 mod norm;
+mod padding;
 mod paged;
 mod pointwise;
 mod pool;

@@ -33,6 +33,7 @@ mod reduce;
 mod reduce_parts;
 mod reduce_plan;
 mod reduction;
+mod refused;
 mod rope;
 mod rope_append;
 mod sample;
@@ -70,6 +71,10 @@ use crate::kernels::Variant;
 
 /// Hands a command to its launcher; `None` for one that has none.
 pub(crate) fn execute(ctx: &OpContext, op: &'static str, command: Command<'_>) -> Option<BackendResult<()>> {
+    Some(launch(ctx, op, command)?.map_err(|error| refused::named(ctx, &command, error)))
+}
+
+fn launch(ctx: &OpContext, op: &'static str, command: Command<'_>) -> Option<BackendResult<()>> {
     Some(match command {
         Command::Matmul(desc) => matmul::matmul(ctx, op, desc),
         Command::QuantMatmul(desc) => quant::quant_matmul(ctx, op, desc),

@@ -71,6 +71,8 @@ pub(crate) struct OpContext {
     mode: Mode,
     waits: Waits,
     scratch: Scratch,
+    /// What a launch couldn't bind.
+    refused: Mutex<Option<Window>>,
 }
 
 /// A dispatch that a dry run notes.
@@ -107,7 +109,14 @@ impl OpContext {
     pub(crate) fn new(device: Context, state: State) -> Self {
         let mode = Mode::Record(Mutex::default());
         let (device, state) = (Arc::new(device), Arc::new(state));
-        Self { device, state, mode, waits: Waits::default(), scratch: Scratch::default() }
+        Self {
+            device,
+            state,
+            mode,
+            waits: Waits::default(),
+            scratch: Scratch::default(),
+            refused: Mutex::default(),
+        }
     }
 
     /// On this device, a context in which operations are checked and planned but launch nothing.
@@ -151,7 +160,14 @@ impl OpContext {
 
     fn with_mode(&self, mode: Mode) -> Self {
         let (device, state) = (Arc::clone(&self.device), Arc::clone(&self.state));
-        Self { device, state, mode, waits: Waits::default(), scratch: Scratch::default() }
+        Self {
+            device,
+            state,
+            mode,
+            waits: Waits::default(),
+            scratch: Scratch::default(),
+            refused: Mutex::default(),
+        }
     }
 
     /// The time that this call has waited.
@@ -253,6 +269,11 @@ impl OpContext {
             pace.add(seconds);
             pace.take_due()
         })
+    }
+
+    /// What a launch of this call couldn't bind.
+    pub(super) fn take_refused(&self) -> Option<Window> {
+        self.refused.lock().take()
     }
 
     /// The device, as planners see it.
@@ -403,7 +424,9 @@ impl OpContext {
         const { assert!(size_of::<P>() <= MAX_PARAMS as usize, "the parameters don't fit in the immediates") };
         debug_assert!(reads.len() < MAX_BINDINGS, "{variant:?}");
         let windows = reads.iter().copied().chain([output]);
-        windows.clone().try_for_each(|window| window.require_bindable(op))?;
+        windows.clone().try_for_each(|window| {
+            window.require_bindable(op).inspect_err(|_| *self.refused.lock() = Some(window.clone()))
+        })?;
         let params = bytemuck::bytes_of(params);
         if !windows.clone().any(|window| window.block.is_divided()) {
             return self.launch_bound(op, variant, windows, params, grid);

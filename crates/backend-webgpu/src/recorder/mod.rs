@@ -41,7 +41,9 @@ pub(crate) use graph::Graph;
 pub(crate) use signal::Signal;
 pub(crate) use submitter::{Submitter, Ticket};
 pub(crate) use timing::Stopwatch;
-pub(crate) use window::{BindingLimits, PART_ALIGNMENT, UNBINDABLE, VECTOR_BYTES, Window, cut, excess};
+pub(crate) use window::{
+    BindingLimits, PART_ALIGNMENT, UNBINDABLE, UNNAMED, VECTOR_BYTES, Window, cut, excess,
+};
 
 /// Commands of a batch, dispatches and uploads. Enough to make the cost of a submission small, few enough to
 /// start the device early and to bound what an encoder holds.
@@ -187,6 +189,7 @@ impl Recorder {
                     self.written.push(Arc::clone(storage));
                 }
             }
+            let _span = tracing::trace_span!("encode", commands = segment.len()).entered();
             graph.encode(segment, self.open_pass());
             self.commands += segment.len();
         }
@@ -338,7 +341,11 @@ impl Recorder {
     fn hand_over(&mut self, then: Vec<Then>) -> Ticket {
         // Whoever only flushes would never give anything back.
         self.retire();
-        self.pass = None;
+        if self.pass.is_some() {
+            // Here wgpu checks what the pass consists of, and has the driver record it.
+            let _span = tracing::trace_span!("end_pass", commands = self.commands).entered();
+            self.pass = None;
+        }
         let params = self.params.close();
         let staging = self.staging.close();
         let buffer = params.as_ref().map(|filled| filled.buffer().clone());

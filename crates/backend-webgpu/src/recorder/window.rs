@@ -39,6 +39,9 @@ pub(crate) const VECTOR_BYTES: u64 = 16;
 /// of at most 256.
 pub(crate) const PART_ALIGNMENT: u64 = 256;
 
+/// What passes the limit where it isn't known which operand it is, or where it is memory of the operation's own.
+pub(crate) const UNNAMED: &str = "bytes of an operand";
+
 /// What is added to the excess of bytes that can't be bound, so that it is told from, and comes before, that of bytes
 /// which would have to be copied. Buffers are smaller by far.
 pub(crate) const UNBINDABLE: u64 = 1 << 48;
@@ -211,7 +214,13 @@ impl Window {
         }
         // A buffer's size fits in `usize`, and so does the most that can be bound of it.
         let [requested, max] = [self.size as usize, self.max as usize];
-        Err(BackendError::Limit { op, what: "bytes of an operand", requested, max })
+        Err(BackendError::Limit { op, what: UNNAMED, requested, max })
+    }
+
+    /// Whether what it shows begins in a slice of its block.
+    pub(crate) fn begins_in(&self, slice: &DeviceSlice) -> bool {
+        let byte = self.start as usize + self.offset as usize * usize::from(self.item);
+        (slice.offset..slice.offset + slice.len).contains(&byte)
     }
 
     /// The window of the part of the operand that starts `elements` later, inside of it.

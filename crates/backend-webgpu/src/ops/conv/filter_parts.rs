@@ -3,6 +3,7 @@
 //! stored by the channels of what is read. Groups, or filters of the only group, are convolved one part after the other, and their results
 //! copied to where they belong.
 
+use std::fmt;
 use std::ops::Range;
 
 use backend_api::BackendResult;
@@ -21,6 +22,15 @@ pub(super) enum FilterParts {
     Groups(usize),
     /// Filters of the only group, at most as many in a part.
     Filters(usize),
+}
+
+impl fmt::Display for FilterParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Groups(step) => write!(f, "{step} groups"),
+            Self::Filters(step) => write!(f, "{step} filters"),
+        }
+    }
 }
 
 impl FilterParts {
@@ -53,6 +63,22 @@ impl FilterParts {
         // As aligned as tiles are, where there are enough of them.
         let step = [64, 16, 4].into_iter().find(|&step| most >= step).unwrap_or(1);
         (filters > 1).then(|| Self::Filters((most / step * step).clamp(1, filters - 1)))
+    }
+
+    /// The first part, as its kernel is chosen.
+    pub(super) fn first(self, job: &Job) -> Job {
+        let mut gather = job.gather;
+        let elements = match self {
+            Self::Groups(step) => {
+                gather.groups = step;
+                step * job.gather.filters * job.gather.taps()
+            }
+            Self::Filters(step) => {
+                gather.filters = step;
+                step * job.gather.taps()
+            }
+        };
+        Job { gather, filter: job.filter.truncated(elements), ..job.clone() }
     }
 
     /// Has each part made by `make`.

@@ -79,7 +79,11 @@ pub(crate) fn explain_conv(ctx: &OpContext, op: &'static str, desc: &ConvDesc) -
         let (desc, windows) = product(&job);
         return Ok(format!("product, {}", matmul::explain(ctx, op, &desc, windows)?));
     }
-    explain_parts(ctx, op, job, |part| Kernel::choose(ctx, &part.bound()).to_string())
+    let plan = |part: &Job| Kernel::choose(ctx, &part.bound()).to_string();
+    match FilterParts::of_wide(&job) {
+        Some(parts) => Ok(format!("{}, {parts} at a time", explain_parts(ctx, op, parts.first(&job), plan)?)),
+        None => explain_parts(ctx, op, job, plan),
+    }
 }
 
 fn forward(ctx: &OpContext, op: &'static str, desc: &ConvDesc) -> BackendResult<Option<Job>> {
