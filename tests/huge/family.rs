@@ -150,7 +150,7 @@ impl Family {
 /// An operand of a family that is divided along its items.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Operand {
-    /// So many bytes for each item of the buffer of this number.
+    /// The buffer of this number, and bytes of it for each item.
     Items(usize, usize),
     /// All of a buffer.
     Shared(usize),

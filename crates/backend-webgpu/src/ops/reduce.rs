@@ -4,7 +4,7 @@ use backend_api::desc::{MAX_RANK, ReduceDesc};
 use backend_api::support::ReduceLoops;
 use backend_api::{BackendResult, DType, ReduceOp};
 
-use super::reduce_parts::{Numbers, Outputs};
+use super::reduce_parts::{self, Numbers, Outputs};
 use super::reduce_plan::ReducePlan;
 use super::reduction::{Rule, rule};
 use super::shared::long_work::{in_parts, parts};
@@ -39,7 +39,8 @@ params! {
 
 /// `output = op over axes of input`.
 pub(crate) fn reduce(ctx: &OpContext, op: &'static str, desc: &ReduceDesc<'_>) -> BackendResult<()> {
-    let (operands, loops) = desc.operands(op)?;
+    let (operands, mut loops) = desc.operands(op)?;
+    reduce_parts::forget_unread(&mut loops);
     let [x, y] = ctx.resolve(op, &operands)?;
     let Some(y) = y else { return Ok(()) };
     let (from, to) = (desc.input.dtype, desc.output_dtype);

@@ -6,6 +6,15 @@ use super::shared::long_work::{Divisible, middle};
 use crate::device::DeviceProfile;
 use crate::recorder::Window;
 
+/// Strides of 0 where outputs are made of no elements: what other extents would reach may be more than a `usize` holds.
+pub(super) fn forget_unread(loops: &mut ReduceLoops) {
+    if loops.length > 0 {
+        return;
+    }
+    loops.kept.iter_mut().for_each(|(_, [x, _])| *x = 0);
+    loops.reduced.iter_mut().for_each(|(_, [x])| *x = 0);
+}
+
 /// Some outputs of a reduction, with the windows of the first one.
 #[derive(Clone, Debug)]
 pub(super) struct Outputs {
@@ -135,4 +144,25 @@ fn elements(loops: &ReduceLoops) -> usize {
 
 fn seconds(loops: &ReduceLoops, profile: &DeviceProfile) -> f64 {
     loops.reads() * size_of::<f32>() as f64 / profile.bandwidth
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn extents_beside_an_empty_one_reach_nothing() {
+        let mut empty = ReduceLoops {
+            kept: vec![(3, [usize::MAX, 1])],
+            reduced: vec![(0, [usize::MAX]), (usize::MAX, [1])],
+            outputs: 3,
+            length: 0,
+        };
+        forget_unread(&mut empty);
+        assert_eq!(elements(&empty), 1);
+        let mut whole =
+            ReduceLoops { kept: vec![(3, [4, 1])], reduced: vec![(4, [1])], outputs: 3, length: 4 };
+        forget_unread(&mut whole);
+        assert_eq!(elements(&whole), 12);
+    }
 }
