@@ -1,6 +1,6 @@
 // Rows of A that are multiplied as they lie in memory.
 //
-// needs: a, ROWS, lib/quant_residual
+// needs: a, ROWS, FetchedRow, lib/quant_residual
 
 struct HeldRows {
   none: u32,
@@ -17,15 +17,8 @@ fn eight_of_row(row: u32, k: u32) -> vec4<u32> {
   return a[(params.a + row * params.a_ld + k) / 8u];
 }
 
-// Eight elements of each block of a unit, fetched together with the unit's weights where there is one row for an
-// invocation: waiting for them by themselves took up to 7 % of a product's time.
-struct FetchedRow {
-  first: vec4<u32>,
-  second: vec4<u32>,
-  third: vec4<u32>,
-  fourth: vec4<u32>,
-}
-
+// With the unit's weights where there is one row for an invocation: waiting for A by itself took up to 7 % of a product's
+// time.
 fn fetch_row(row: u32, k: u32) -> FetchedRow {
   if ROWS == 16u {
     return FetchedRow();

@@ -1,7 +1,7 @@
 // Rows of A that are normalised by their root mean square on their way into workgroup memory. They are at most
 // STAGED_ROWS, and have at most 8 * STAGED elements in all.
 //
-// needs: a, THREADS, SUBGROUPS, lib/quant_product
+// needs: a, THREADS, SUBGROUPS, FetchedRow, lib/quant_product
 
 const STAGED: u32 = 512u;
 const STAGED_ROWS: u32 = 4u;
@@ -106,13 +106,6 @@ fn eight_of_row(row: u32, k: u32) -> vec4<u32> {
 }
 
 // Workgroup memory needs no fetching ahead.
-struct FetchedRow {
-  first: vec4<u32>,
-  second: vec4<u32>,
-  third: vec4<u32>,
-  fourth: vec4<u32>,
-}
-
 fn fetch_row(row: u32, k: u32) -> FetchedRow {
   return FetchedRow();
 }

@@ -3,8 +3,8 @@
 // B's rows gives P₁, the second P₂, and C = residual + activation(P₁) · P₂.
 //
 // A workgroup makes ROWS rows and COLUMNS columns of the product, half of which are gates with GATED. Its SUBGROUPS
-// subgroups share k, and add their parts at the end. Rows of B are the left operand, so that an invocation has sums of those rows whose scales it reads:
-// quants are exact in f16, and scales are applied to the sums of blocks, in f32.
+// subgroups share k, and add their parts at the end. Rows of B are the left operand, so that an invocation has sums of
+// the rows whose scales it reads: quants are exact in f16, and scales are applied to the sums of blocks, in f32.
 //
 // Operands go from memory straight into fragments. An invocation has the word j of each block of its rows and
 // the same columns of A. These are of other k than a fragment's elements, but it is the same change of order
@@ -34,6 +34,14 @@ var<workgroup> sh: array<f32, SUBGROUPS * ROWS * COLUMNS>;
 
 const_assert ROWS == 8u || ROWS == 16u;
 const_assert ROWS * RESULTS <= THREADS;
+
+// Eight elements of a row of A for each block of a unit, as far as they are fetched ahead.
+struct FetchedRow {
+  first: vec4<u32>,
+  second: vec4<u32>,
+  third: vec4<u32>,
+  fourth: vec4<u32>,
+}
 
 // A unit of two rows of B that lie eight apart, or are a gate's and the one that it opens, and what is fetched with it
 // of a row of A.

@@ -108,15 +108,7 @@ impl OpContext {
     /// A call that records.
     pub(crate) fn new(device: Context, state: State) -> Self {
         let mode = Mode::Record(Mutex::default());
-        let (device, state) = (Arc::new(device), Arc::new(state));
-        Self {
-            device,
-            state,
-            mode,
-            waits: Waits::default(),
-            scratch: Scratch::default(),
-            refused: Mutex::default(),
-        }
+        Self::of(Arc::new(device), Arc::new(state), mode)
     }
 
     /// On this device, a context in which operations are checked and planned but launch nothing.
@@ -158,8 +150,7 @@ impl OpContext {
         }
     }
 
-    fn with_mode(&self, mode: Mode) -> Self {
-        let (device, state) = (Arc::clone(&self.device), Arc::clone(&self.state));
+    fn of(device: Arc<Context>, state: Arc<State>, mode: Mode) -> Self {
         Self {
             device,
             state,
@@ -168,6 +159,10 @@ impl OpContext {
             scratch: Scratch::default(),
             refused: Mutex::default(),
         }
+    }
+
+    fn with_mode(&self, mode: Mode) -> Self {
+        Self::of(Arc::clone(&self.device), Arc::clone(&self.state), mode)
     }
 
     /// The time that this call has waited.

@@ -49,7 +49,8 @@ const STAGED: usize = 8 * 512;
 const FEW_SUBGROUPS: usize = 8;
 const MANY_SUBGROUPS: usize = 16;
 
-/// Workgroups of many subgroups that run at once on a compute unit, by their registers.
+/// Workgroups of many subgroups that run at once on a compute unit, as times tell: no driver says how many registers
+/// they take.
 const AT_ONCE: usize = 2;
 
 /// Workgroups for each compute unit that make tile after tile, and how many there would be otherwise for each, above which
