@@ -243,28 +243,20 @@ impl Part {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::sync::Arc;
 
     use backend_api::DeviceKind;
     use backend_api::desc::{AttentionShape, HeadLayout};
 
     use super::*;
     use crate::WebGpuBackend;
-    use crate::memory::{Block, DeviceSlice};
-    use crate::recorder::{BindingLimits, UNBINDABLE};
+    use crate::ops::shared::bound_windows::{self, address};
+    use crate::recorder::UNBINDABLE;
 
     /// Windows of f32 into a buffer for each operand, of which a binding may show `max_bytes`.
     fn windows(max_bytes: u64) -> Windows {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
         let [q, k, v, mask, lengths, table, sinks, lse, o] =
-            [4, 8, 12, 16, 20, 24, 28, 32, 36].map(|offset| {
-                let usage = wgpu::BufferUsages::STORAGE;
-                let descriptor =
-                    wgpu::BufferDescriptor { label: None, size: 1 << 14, usage, mapped_at_creation: false };
-                let block = Arc::new(Block::foreign(backend.device().unwrap().create_buffer(&descriptor)));
-                let slice = DeviceSlice { block, offset, len: (1 << 14) - offset };
-                Window::new(&slice, DType::F32, BindingLimits { max_bytes, alignment: 256 })
-            });
+            bound_windows::windows(backend.device().unwrap(), max_bytes);
         Windows { q, k, v, mask, lengths, table, sinks, lse, o }
     }
 
@@ -284,12 +276,6 @@ mod tests {
             .with_k_layout(layout(80, 4, 9))
             .with_v_layout(layout(70, 33, 4))
             .with_o_layout(layout(90, 13, 2))
-    }
-
-    fn address(window: &Window, element: usize) -> u64 {
-        let address = window.start + (u64::from(window.offset) + element as u64) * u64::from(window.item);
-        assert!((window.start..window.start + window.size).contains(&address), "bound");
-        address
     }
 
     /// What each row of the output is made of, by its address: query, sink, logarithm, length of the sequence, and for

@@ -153,30 +153,22 @@ impl Job {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::sync::Arc;
 
     use backend_api::desc::{ConvShape, ImageShape, Window as FilterWindow};
     use backend_api::{Activation, DeviceKind};
 
     use super::*;
     use crate::WebGpuBackend;
-    use crate::memory::{Block, DeviceSlice};
-    use crate::recorder::{BindingLimits, UNBINDABLE};
+    use crate::ops::shared::bound_windows::{self, address};
+    use crate::recorder::UNBINDABLE;
 
     /// A convolution of f32 with buffers of its own, of which a binding may show `max_bytes`.
     fn job(layout: ImageLayout, [batch, groups]: [usize; 2], max_bytes: u64) -> Job {
-        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
         let image = ImageShape { batch, channels: 4 * groups, height: 9, width: 7 };
         let mut shape = ConvShape::new(image, 3 * groups, FilterWindow::new([3, 2])).with_layout(layout);
         shape.groups = groups;
-        let [input, filter, bias, output] = [4, 8, 12, 16].map(|offset| {
-            let usage = wgpu::BufferUsages::STORAGE;
-            let descriptor =
-                wgpu::BufferDescriptor { label: None, size: 1 << 14, usage, mapped_at_creation: false };
-            let block = Arc::new(Block::foreign(backend.device().unwrap().create_buffer(&descriptor)));
-            let slice = DeviceSlice { block, offset, len: (1 << 14) - offset };
-            Window::new(&slice, DType::F32, BindingLimits { max_bytes, alignment: 256 })
-        });
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let [input, filter, bias, output] = bound_windows::windows(backend.device().unwrap(), max_bytes);
         Job {
             gather: ConvGather::forward("test", &shape).unwrap(),
             first_row: 0,
@@ -189,12 +181,6 @@ mod tests {
             bias,
             output,
         }
-    }
-
-    fn address(window: &Window, element: usize) -> u64 {
-        let address = window.start + (u64::from(window.offset) + element as u64) * u64::from(window.item);
-        assert!((window.start..window.start + window.size).contains(&address), "bound");
-        address
     }
 
     /// What each result is made of, by its address: where the channels of its image begin and end, its filter begins

@@ -229,29 +229,20 @@ impl Part {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::sync::Arc;
 
     use backend_api::desc::Bias;
     use backend_api::{BackendTranspose, DeviceKind};
 
     use super::*;
     use crate::WebGpuBackend;
-    use crate::memory::{Block, DeviceSlice};
-    use crate::recorder::BindingLimits;
+    use crate::ops::shared::bound_windows::{self, address};
 
     const TRANS: [BackendTranspose; 2] = [BackendTranspose::NoTrans, BackendTranspose::Trans];
 
     /// Windows of f32 into a buffer for each operand, of which a binding may show `max_bytes`.
     fn windows(max_bytes: u64) -> Windows {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
-        let [a, b, bias, c] = [4, 8, 12, 16].map(|offset| {
-            let usage = wgpu::BufferUsages::STORAGE;
-            let descriptor =
-                wgpu::BufferDescriptor { label: None, size: 1 << 14, usage, mapped_at_creation: false };
-            let block = Arc::new(Block::foreign(backend.device().unwrap().create_buffer(&descriptor)));
-            let slice = DeviceSlice { block, offset, len: (1 << 14) - offset };
-            Window::new(&slice, DType::F32, BindingLimits { max_bytes, alignment: 256 })
-        });
+        let [a, b, bias, c] = bound_windows::windows(backend.device().unwrap(), max_bytes);
         Windows { a, b, bias, c }
     }
 
@@ -263,10 +254,6 @@ mod tests {
             .with_batch(3)
     }
 
-    fn address(window: &Window, element: usize) -> u64 {
-        window.start + (u64::from(window.offset) + element as u64) * u64::from(window.item)
-    }
-
     /// What each result is made of, by its address: the addresses of its factors and of its bias.
     type Results = BTreeMap<u64, (Vec<[u64; 2]>, Option<u64>)>;
 
@@ -274,11 +261,6 @@ mod tests {
     fn add(part: &Part, results: &mut Results) {
         let MatmulDesc { m, n, k, batch, a, b, c, trans_a, trans_b, bias, beta, .. } = part.desc;
         let bound = part.bound();
-        let at = |window: &Window, element: usize| {
-            let address = address(window, element);
-            assert!((window.start..window.start + window.size).contains(&address), "bound");
-            address
-        };
         for (matrix, row, column) in
             (0..batch).flat_map(|i| (0..m).flat_map(move |j| (0..n).map(move |k| (i, j, k))))
         {
@@ -286,13 +268,13 @@ mod tests {
                 let from_a = if trans_a.is_transposed() { l * a.ld + row } else { row * a.ld + l };
                 let from_b = if trans_b.is_transposed() { column * b.ld + l } else { l * b.ld + column };
                 [
-                    at(&bound.a, matrix * a.batch_stride + from_a),
-                    at(&bound.b, matrix * b.batch_stride + from_b),
+                    address(&bound.a, matrix * a.batch_stride + from_a),
+                    address(&bound.b, matrix * b.batch_stride + from_b),
                 ]
             });
             let bias =
-                bias.map(|bias| at(&bound.bias, if bias.axis == BiasAxis::Row { row } else { column }));
-            let result = at(&bound.c, matrix * c.batch_stride + row * c.ld + column);
+                bias.map(|bias| address(&bound.bias, if bias.axis == BiasAxis::Row { row } else { column }));
+            let result = address(&bound.c, matrix * c.batch_stride + row * c.ld + column);
             let entry = results.entry(result).or_insert((Vec::new(), bias));
             assert!(entry.0.is_empty() || beta == 1.0, "a piece of a sum is added to those before");
             entry.0.extend(factors);

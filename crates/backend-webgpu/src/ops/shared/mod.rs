@@ -1,5 +1,7 @@
 //! What launchers of several families call.
 
+#[cfg(test)]
+pub(super) mod bound_windows;
 pub(super) mod cooperative_tile;
 pub(super) mod iterations;
 pub(super) mod kernel_override;
