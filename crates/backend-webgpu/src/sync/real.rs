@@ -18,7 +18,7 @@ pub(crate) fn poll(device: &wgpu::Device, kind: wgpu::PollType) -> Result<wgpu::
     giving_up(|| device.poll(kind))
 }
 
-/// How wgpu-core 30.0.1 panics where a wait gives up at the moment in which another thread's poll finds its submission
+/// How wgpu-core 30.0.2 panics where a wait gives up at the moment in which another thread's poll finds its submission
 /// finished (gfx-rs/wgpu#9958 mends it). It holds no lock then.
 const GAVE_UP: &str = "If the queue is empty, the current submission index";
 
