@@ -12,6 +12,7 @@ mod model;
 mod msrv;
 mod onnxruntime;
 mod package;
+mod parallel;
 mod plot;
 mod programs;
 mod runner;

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use xshell::{Shell, cmd};
 
-use crate::{drivers, model, wheel};
+use crate::{drivers, model, parallel, wheel};
 
 /// The package whose cases the lists in `crates/onnxruntime-ep/tests` are of.
 const ONNX: &str = "onnx==1.23.2";
@@ -30,32 +30,77 @@ pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
     drivers::prepare(sh, true, false)?;
     let weights = model::ensure_present(sh)?;
     let library = wheel::build(sh, "dev")?;
-    let [nodes, models, architectures, operators, recurrent, failures] =
-        ["node_models", "models", "architectures", "operators", "recurrent", "failures"].map(script);
-    let arguments = &args.arguments;
+    let mut runs = Vec::new();
     for (i, version) in args.versions.iter().enumerate() {
         let python = environment(sh, version)?;
         // One device and a part of the cases show whether an older version works.
-        let (devices, older) = match i {
+        let (devices, options) = match i {
             0 => (args.devices.as_slice(), [].as_slice()),
             _ => (args.devices.get(..1).unwrap_or_default(), ["--older", "--sample=8"].as_slice()),
         };
-        for device in devices {
-            let _device = sh.push_env("COMPUTE_BACKEND", device);
-            cmd!(sh, "{python} {nodes} {library} {older...} {arguments...}").run()?;
-            cmd!(sh, "{python} {models} {library} {weights}").run()?;
-            cmd!(sh, "{python} {architectures} {library}").run()?;
-            cmd!(sh, "{python} {operators} {library}").run()?;
-            cmd!(sh, "{python} {recurrent} {library}").run()?;
-            cmd!(sh, "{python} {failures} {library}").run()?;
-        }
+        let nodes = [options, &args.arguments.iter().map(String::as_str).collect::<Vec<_>>()].concat();
+        let nodes: Vec<String> = nodes.into_iter().map(str::to_owned).collect();
+        runs.extend(devices.iter().map(|device| Run {
+            version: version.clone(),
+            python: python.clone(),
+            device: device.clone(),
+            nodes: nodes.clone(),
+        }));
     }
+    // Most of the tests keep one core busy.
+    let root = sh.current_dir();
+    parallel::map(runs, 2, |run| run.scripts(&root, &library, &weights))
+        .into_iter()
+        .collect::<anyhow::Result<()>>()?;
     if let (Some(version), Some(device)) = (args.versions.first(), args.devices.first()) {
         let _device = sh.push_env("COMPUTE_BACKEND", device);
         let model = installed(sh, version, &library)?;
         from_rust(sh, version, &library, &model)?;
     }
     Ok(())
+}
+
+/// The tests of one version of ONNX Runtime on one device.
+struct Run {
+    version: String,
+    python: PathBuf,
+    device: String,
+    /// Arguments of the test of the node models.
+    nodes: Vec<String>,
+}
+
+impl Run {
+    /// Runs the tests in turn, and prints what each has printed when it ends.
+    fn scripts(&self, root: &Path, library: &Path, weights: &Path) -> anyhow::Result<()> {
+        let Self { version, python, device, nodes } = self;
+        let sh = Shell::new()?;
+        sh.change_dir(root);
+        let _device = sh.push_env("COMPUTE_BACKEND", device);
+        let weights = [weights.to_string_lossy().into_owned()];
+        let tests: [(&str, &[String]); 6] = [
+            ("node_models", nodes),
+            ("models", &weights),
+            ("architectures", &[]),
+            ("operators", &[]),
+            ("recurrent", &[]),
+            ("failures", &[]),
+        ];
+        for (name, arguments) in tests {
+            let test = script(name);
+            let output = cmd!(sh, "{python} {test} {library} {arguments...}").ignore_status().output()?;
+            let text =
+                [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+            println!(
+                "--- {name} of ONNX Runtime {version} on {device}: {}\n{}",
+                output.status,
+                text.concat()
+            );
+            if !output.status.success() {
+                bail!("{name} of ONNX Runtime {version} on {device} failed");
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The path of one of the tests.

@@ -3,7 +3,6 @@
 //! `cargo test` runs one after the other. Most of them keep one core busy: they compile kernels for a software adapter,
 //! or wait for one.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 use std::path::PathBuf;
@@ -14,6 +13,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 use xshell::{Shell, cmd};
+
+use crate::parallel;
 
 /// Programs that measure time or memory: they run by themselves, after the others.
 const ALONE: [&str; 7] =
@@ -108,24 +109,14 @@ fn programs(messages: &str) -> anyhow::Result<Vec<Program>> {
 
 /// Runs programs, so many at a time, and prints what each has printed when it ends; the names of those that failed.
 fn run_all(programs: Vec<Program>, at_once: usize) -> Vec<String> {
-    let queue = Mutex::new(VecDeque::from(programs));
-    let failed = Mutex::new(Vec::new());
-    let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-    std::thread::scope(|scope| {
-        for _ in 0..at_once {
-            scope.spawn(|| {
-                while let Some(program) = next() {
-                    let outcome = execute(&program);
-                    // Outputs don't mix: whoever prints has the list.
-                    let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                    if !report(&program, outcome) {
-                        failed.push(program.name);
-                    }
-                }
-            });
-        }
-    });
-    failed.into_inner().unwrap_or_else(PoisonError::into_inner)
+    // Outputs don't mix: whoever prints has this.
+    let printing = Mutex::new(());
+    let run = |program: Program| {
+        let outcome = execute(&program);
+        let _printing = printing.lock().unwrap_or_else(PoisonError::into_inner);
+        (!report(&program, outcome)).then_some(program.name)
+    };
+    parallel::map(programs, at_once, run).into_iter().flatten().collect()
 }
 
 /// Runs a program to its end.

@@ -56,6 +56,9 @@ struct TestArgs {
     /// Only the demos, without the suites
     #[arg(long)]
     demo: bool,
+    /// Only build the pages
+    #[arg(long, conflicts_with_all = ["suites", "demo"])]
+    build: bool,
     /// Where the demos' screenshots go
     #[arg(long, default_value = "target/web/screenshots")]
     screenshots: PathBuf,
@@ -86,7 +89,7 @@ fn main() -> anyhow::Result<()> {
         }
         Task::TestWeb(args) => {
             build::run(&sh)?;
-            test(&sh, root, &args)
+            if args.build { Ok(()) } else { test(&sh, root, &args) }
         }
         Task::TestDawn(args) => {
             build::run(&sh)?;
