@@ -133,18 +133,3 @@ pub fn cases() -> Vec<Case> {
 const fn flag(on: bool, name: &'static str, otherwise: &'static str) -> &'static str {
     if on { name } else { otherwise }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn there_are_thousands_of_cases_with_names_that_a_shell_takes() {
-        let all = cases();
-        assert!(all.len() >= 3000, "{} cases", all.len());
-        let takes = |c: char| c.is_ascii_alphanumeric() || "/_-.".contains(c);
-        for case in &all {
-            assert!(case.path().chars().all(takes), "{}", case.path());
-        }
-    }
-}

@@ -108,6 +108,3 @@ fn is_alike([a, b]: [f64; 2], dtype: DType) -> bool {
     let vanishes = |x: f64| dtype.is_float() && x.abs() < min_normal(dtype);
     (a.is_nan() && b.is_nan()) || a == b || (vanishes(a) && vanishes(b) && (a == 0.0 || b == 0.0))
 }
-
-#[cfg(test)]
-mod tests;

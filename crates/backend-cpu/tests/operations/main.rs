@@ -1,5 +1,10 @@
 //! Spot checks of each family and of what is this backend's own; crates/conformance has the grids and the
 //! oracles.
+//!
+//! What runs operations is tested here: a unit test that does would have the whole crate compiled and optimised twice.
+
+mod infinities;
+mod registry;
 
 use backend_api::desc::{
     AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, BinaryDesc, CopyDesc, ExpertMatmulDesc,

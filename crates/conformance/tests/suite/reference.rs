@@ -1,8 +1,14 @@
+//! Results that the judge of two backends takes for different.
+
 use backend_api::desc::{MatmulDesc, Matrix, SoftmaxDesc, TensorDesc, UnaryDesc};
 use backend_api::{Command, DType, Difference, UnaryOp};
 
-use super::{Bytes, compare};
-use crate::element::encode;
+use conformance::reference::{Bytes, compare};
+
+/// The bytes of f32 numbers.
+fn encode(numbers: &[f64]) -> Vec<u8> {
+    numbers.iter().flat_map(|&x| (x as f32).to_le_bytes()).collect()
+}
 
 /// The element that two results of one call differ in.
 fn differing(
@@ -13,11 +19,11 @@ fn differing(
 ) -> Option<usize> {
     let mut before = Bytes::default();
     for &(ptr, numbers) in inputs {
-        before.insert(ptr, encode(DType::F32, numbers));
+        before.insert(ptr, encode(numbers));
     }
     let [a, b] = results.map(|numbers| {
         let mut after = Bytes::default();
-        after.insert(output, encode(DType::F32, numbers));
+        after.insert(output, encode(numbers));
         after
     });
     match compare("t", command, &before, [&a, &b]).unwrap()? {

@@ -1,4 +1,8 @@
 //! The suite itself: a backend with one fault is caught, and waiting without blocking finds the same.
+//!
+//! What needs every case is tested here: a unit test that does would have the whole crate compiled and optimised twice.
+
+mod reference;
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -125,6 +129,16 @@ fn run(family: &str, fault: Fault, step: usize) -> (usize, Vec<String>) {
         }
     }
     (passed, failures)
+}
+
+#[test]
+fn there_are_thousands_of_cases_with_names_that_a_shell_takes() {
+    let all = cases();
+    assert!(all.len() >= 3000, "{} cases", all.len());
+    let takes = |c: char| c.is_ascii_alphanumeric() || "/_-.".contains(c);
+    for case in &all {
+        assert!(case.path().chars().all(takes), "{}", case.path());
+    }
 }
 
 #[test]
