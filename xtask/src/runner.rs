@@ -3,6 +3,7 @@
 //! `cargo test` runs one after the other. Most of them keep one core busy: they compile kernels for a software adapter,
 //! or wait for one.
 
+use std::cmp::Reverse;
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 use std::path::PathBuf;
@@ -16,20 +17,23 @@ use xshell::{Shell, cmd};
 
 use crate::parallel;
 
-/// Programs that measure time or memory: they run by themselves, after the others.
-const ALONE: [&str; 7] =
-    ["backend_webgpu", "bounded", "campaign", "custom_kernels", "deadline", "faults", "threads"];
+/// Programs that expect something within a second or less: they run by themselves, after the others. Those that look at the
+/// memory of their own process, or that take more than a minute for a hang, needn't.
+const ALONE: [&str; 3] = ["backend_webgpu", "custom_kernels", "faults"];
 
 /// Programs that take longest on two cores, which begin first.
-const LONG: [&str; 8] = [
+const LONG: [&str; 11] = [
     "conformance",
     "attention_kernels",
     "capture",
     "matmul_kernels",
     "conv_kernels",
     "models",
+    "campaign",
     "bad_input",
     "long_work",
+    "threads",
+    "bounded",
 ];
 
 /// A program with tests, and the folder that cargo runs it in.
@@ -60,10 +64,16 @@ struct Profile {
     test: bool,
 }
 
+/// A program that has ended, for the table of them.
+struct Ended {
+    name: String,
+    time: Duration,
+    success: bool,
+}
+
 /// How a program ended.
 struct Outcome {
     status: ExitStatus,
-    time: Duration,
     output: String,
 }
 
@@ -76,8 +86,15 @@ pub(crate) fn run(sh: &Shell) -> anyhow::Result<()> {
     let rank = |program: &Program| LONG.iter().position(|name| *name == program.name).unwrap_or(LONG.len());
     together.sort_by_key(rank);
     let at_once = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut failed = run_all(together, at_once);
-    failed.extend(run_all(alone, 1));
+    let mut ended = run_all(together, at_once);
+    ended.extend(run_all(alone, 1));
+    ended.sort_by_key(|program| Reverse(program.time));
+    println!("seconds per program, of which {at_once} ran at a time:");
+    for Ended { name, time, .. } in &ended {
+        println!("{:8.1}  {name}", time.as_secs_f64());
+    }
+    let failed: Vec<String> =
+        ended.into_iter().filter(|program| !program.success).map(|program| program.name).collect();
     if !failed.is_empty() {
         bail!("tests failed in {}", failed.join(", "));
     }
@@ -107,21 +124,23 @@ fn programs(messages: &str) -> anyhow::Result<Vec<Program>> {
     Ok(programs)
 }
 
-/// Runs programs, so many at a time, and prints what each has printed when it ends; the names of those that failed.
-fn run_all(programs: Vec<Program>, at_once: usize) -> Vec<String> {
+/// Runs programs, so many at a time, and prints what each has printed when it ends.
+fn run_all(programs: Vec<Program>, at_once: usize) -> Vec<Ended> {
     // Outputs don't mix: whoever prints has this.
     let printing = Mutex::new(());
     let run = |program: Program| {
+        let start = Instant::now();
         let outcome = execute(&program);
+        let time = start.elapsed();
         let _printing = printing.lock().unwrap_or_else(PoisonError::into_inner);
-        (!report(&program, outcome)).then_some(program.name)
+        let success = report(&program, time, outcome);
+        Ended { name: program.name, time, success }
     };
-    parallel::map(programs, at_once, run).into_iter().flatten().collect()
+    parallel::map(programs, at_once, run)
 }
 
 /// Runs a program to its end.
 fn execute(program: &Program) -> anyhow::Result<Outcome> {
-    let start = Instant::now();
     // Both streams go to one file, so that their lines keep their order and no pipe fills up.
     let mut file = tempfile::tempfile()?;
     let stream = |file: &File| file.try_clone().map(Stdio::from);
@@ -137,14 +156,14 @@ fn execute(program: &Program) -> anyhow::Result<Outcome> {
     file.rewind()?;
     file.read_to_end(&mut output)?;
     let output = String::from_utf8_lossy(&output).into_owned();
-    Ok(Outcome { status, time: start.elapsed(), output })
+    Ok(Outcome { status, output })
 }
 
 /// Prints how a program ended; whether it did well.
-fn report(program: &Program, outcome: anyhow::Result<Outcome>) -> bool {
+fn report(program: &Program, time: Duration, outcome: anyhow::Result<Outcome>) -> bool {
     let Program { name, path, .. } = program;
     match outcome {
-        Ok(Outcome { status, time, output }) => {
+        Ok(Outcome { status, output }) => {
             println!("--- {name} ({}), {:.1} s: {status}\n{output}", path.display(), time.as_secs_f64());
             status.success()
         }
@@ -189,7 +208,10 @@ mod tests {
             folder: std::env::temp_dir(),
         };
         let programs = [("good", "true"), ("bad", "false"), ("absent", "/nowhere/absent"), ("other", "true")];
-        let mut failed = run_all(programs.map(|(name, path)| program(name, path)).into(), 2);
+        let ended = run_all(programs.map(|(name, path)| program(name, path)).into(), 2);
+        assert_eq!(ended.len(), 4);
+        let failed = ended.into_iter().filter(|program| !program.success);
+        let mut failed: Vec<String> = failed.map(|program| program.name).collect();
         failed.sort_unstable();
         assert_eq!(failed, ["absent", "bad"]);
     }
