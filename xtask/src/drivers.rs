@@ -186,6 +186,16 @@ fn report(interfaces: &[Interface]) {
     }
 }
 
+/// Another shell in the workspace's root that knows the same drivers, for another thread.
+pub(crate) fn another_shell(sh: &Shell) -> anyhow::Result<Shell> {
+    let other = Shell::new()?;
+    other.change_dir(sh.current_dir());
+    if let Some(list) = sh.var_os(ADDED_DRIVERS) {
+        other.set_var(ADDED_DRIVERS, list);
+    }
+    Ok(other)
+}
+
 /// Adds a driver's manifest to those that the loader knows of.
 fn add(sh: &Shell, manifest: &str) -> anyhow::Result<()> {
     let list = match sh.var_os(ADDED_DRIVERS) {

@@ -34,22 +34,25 @@ pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
     for (i, version) in args.versions.iter().enumerate() {
         let python = environment(sh, version)?;
         // One device and a part of the cases show whether an older version works.
-        let (devices, options) = match i {
+        let (devices, older) = match i {
             0 => (args.devices.as_slice(), [].as_slice()),
             _ => (args.devices.get(..1).unwrap_or_default(), ["--older", "--sample=8"].as_slice()),
         };
-        let nodes = [options, &args.arguments.iter().map(String::as_str).collect::<Vec<_>>()].concat();
-        let nodes: Vec<String> = nodes.into_iter().map(str::to_owned).collect();
-        runs.extend(devices.iter().map(|device| Run {
-            version: version.clone(),
-            python: python.clone(),
-            device: device.clone(),
-            nodes: nodes.clone(),
-        }));
+        let nodes: Vec<String> =
+            older.iter().map(|&option| option.to_owned()).chain(args.arguments.iter().cloned()).collect();
+        for device in devices {
+            runs.push(Run {
+                sh: drivers::another_shell(sh)?,
+                version: version.clone(),
+                python: python.clone(),
+                device: device.clone(),
+                nodes: nodes.clone(),
+            });
+        }
     }
     // Most of the tests keep one core busy.
-    let root = sh.current_dir();
-    parallel::map(runs, 2, |run| run.scripts(&root, &library, &weights))
+    let at_once = std::thread::available_parallelism().map_or(1, usize::from).min(2);
+    parallel::map(runs, at_once, |run| run.scripts(&library, &weights))
         .into_iter()
         .collect::<anyhow::Result<()>>()?;
     if let (Some(version), Some(device)) = (args.versions.first(), args.devices.first()) {
@@ -62,6 +65,7 @@ pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
 
 /// The tests of one version of ONNX Runtime on one device.
 struct Run {
+    sh: Shell,
     version: String,
     python: PathBuf,
     device: String,
@@ -71,10 +75,8 @@ struct Run {
 
 impl Run {
     /// Runs the tests in turn, and prints what each has printed when it ends.
-    fn scripts(&self, root: &Path, library: &Path, weights: &Path) -> anyhow::Result<()> {
-        let Self { version, python, device, nodes } = self;
-        let sh = Shell::new()?;
-        sh.change_dir(root);
+    fn scripts(&self, library: &Path, weights: &Path) -> anyhow::Result<()> {
+        let Self { sh, version, python, device, nodes } = self;
         let _device = sh.push_env("COMPUTE_BACKEND", device);
         let weights = [weights.to_string_lossy().into_owned()];
         let tests: [(&str, &[String]); 6] = [
