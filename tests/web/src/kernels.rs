@@ -19,14 +19,14 @@ pub struct Kernel {
     pub writes: u32,
 }
 
-/// Every variant that needs neither subgroups nor cooperative matrices, which wgpu offers in no browser; once
-/// for CPUs that pose as a GPU and once for GPUs where the two get different texts.
+/// Every variant that needs neither subgroups, cooperative matrices nor barriers of the device's scope, which wgpu offers in no
+/// browser; once for CPUs that pose as a GPU and once for GPUs where the two get different texts.
 pub(crate) fn all() -> Vec<Kernel> {
     let mut seen = HashSet::new();
     let mut kernels = Vec::new();
     let in_pages = |variant: &Variant| {
         let requires = variant.requires();
-        !requires.subgroups && !requires.cooperative_matrices
+        !requires.subgroups && !requires.cooperative_matrices && !requires.device_scope_barriers
     };
     for variant in all_variants().into_iter().filter(in_pages) {
         for unroll in [false, true] {

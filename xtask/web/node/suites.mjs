@@ -20,6 +20,8 @@ Object.assign(globalThis, globals);
 // wgpu asks the navigator of a window, and takes a global class of that name for a window.
 globalThis.Window = class Window {};
 const gpu = driver === "none" ? undefined : create([`backend=${driver}`]);
+// wgpu takes these by an iterator, as a browser's set has it; Dawn's `keys` is an array.
+if (gpu) Object.defineProperty(gpu, "wgslLanguageFeatures", { value: new Set(gpu.wgslLanguageFeatures.keys()) });
 Object.defineProperty(globalThis, "navigator", { value: { gpu }, configurable: true });
 
 // As in a browser: nothing may be said on the console's error channel.

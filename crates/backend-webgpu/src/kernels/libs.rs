@@ -3,7 +3,17 @@
 
 use super::source::{Lib, shader};
 
-/// A file's text; of one that is `native`, none in a browser.
+/// Whether a file is `native`: whether it has barriers of the device's scope.
+macro_rules! is_native {
+    () => {
+        false
+    };
+    (native) => {
+        true
+    };
+}
+
+/// A file's text; of one that is `native`, which has barriers of the device's scope, none in a browser.
 macro_rules! text {
     ($file:literal) => {
         shader!(concat!("lib/", $file))
@@ -20,6 +30,7 @@ macro_rules! libs {
             name: concat!("lib/", $file),
             text: text!($file $($native)?),
             needs: &[$($($need),+)?],
+            device_scope_barriers: is_native!($($native)?),
         };)+
     };
 }

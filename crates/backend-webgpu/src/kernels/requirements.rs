@@ -37,6 +37,8 @@ pub struct Requirements {
     pub subgroups: bool,
     /// Cooperative matrices.
     pub cooperative_matrices: bool,
+    /// Barriers after which all workgroups of a device see what was written.
+    pub device_scope_barriers: bool,
     /// SPIR-V: only there can a text name the elements of a cooperative matrix.
     pub element_access: bool,
     /// Room for a workgroup, never less than [`WorkgroupSize::PORTABLE`].
@@ -53,6 +55,7 @@ impl Variant {
             f16: self.has_type(DType::F16),
             subgroups: self.source.subgroups,
             cooperative_matrices,
+            device_scope_barriers: self.libs().iter().any(|lib| lib.device_scope_barriers),
             element_access: self.libs().contains(&FRAGMENT_ELEMENTS),
             workgroup: self.workgroup.max(least),
         }

@@ -53,6 +53,9 @@ pub struct Lib {
     pub text: &'static str,
     /// Helper files that this one calls, whichever kernel it is appended to.
     pub needs: &'static [Self],
+    /// Whether it has barriers after which all workgroups of a device see what was written. No browser has them, so that
+    /// pages are without the text.
+    pub device_scope_barriers: bool,
 }
 
 impl Lib {
