@@ -3,8 +3,9 @@
 //! A device is pretended: a real one with f16 is opened, and planners are told of another's kind, limits and
 //! compute units. Calls are dry runs, which only note the kernels that they ask for.
 //!
-//! A plan that changes is a decision, so their digests are written down here, and those of their grids and parameters. `PLANS=FILE cargo test --package
-//! backend-webgpu plans` writes the plans, one line each, to compare those of two versions.
+//! A plan that changes is a decision, so their digests are written down here, and those of their grids and
+//! parameters. `PLANS=FILE cargo test --package backend-webgpu plans` writes the plans, one line each, to compare
+//! those of two versions.
 
 mod bounds;
 mod shapes;
