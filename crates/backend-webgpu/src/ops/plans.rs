@@ -3,8 +3,9 @@
 //! A device is pretended: a real one with f16 is opened, and planners are told of another's kind, limits and
 //! compute units. Calls are dry runs, which only note the kernels that they ask for.
 //!
-//! A plan that changes is a decision, so their digests are written down here. `PLANS=FILE cargo test --package
-//! backend-webgpu plans` writes the plans, one line each, to compare those of two versions.
+//! A plan that changes is a decision, so their digests are written down here, and those of their grids and
+//! parameters. `PLANS=FILE cargo test --package backend-webgpu plans` writes the plans, one line each, to compare
+//! those of two versions.
 
 mod bounds;
 mod shapes;
@@ -182,17 +183,36 @@ const DIGESTS: [[u64; 4]; 4] = [
     [0x1feb_fabc_40a6_77d2, 0x6cab_10da_b24a_1189, 0x4cd1_89fe_59c7_2df6, 0xa44c_945c_baa7_3cef],
 ];
 
+/// Digests of the grids and parameters of their launches.
+const LAUNCH_DIGESTS: [[u64; 4]; 4] = [
+    [0x1b6b_e921_dcb7_3488, 0x037d_1601_435f_7e2b, 0xdf3d_dc22_69e7_2a6c, 0xd3af_862b_df38_9bc5],
+    [0xff76_4eef_3517_e58c, 0xb95f_beac_e223_1761, 0xa5da_7b96_275b_37ae, 0xd861_f633_be98_9c83],
+    [0x41e2_3156_b994_69c3, 0x4d20_2645_f496_475e, 0x2a0e_5981_3afd_640c, 0x50ed_6ec4_dd76_adaa],
+    [0x4157_8ae2_1fa1_11cb, 0x3960_7ca1_013a_fe5b, 0xafad_4060_32d1_92c4, 0x1008_6aa5_35f0_61f1],
+];
+
 /// The FNV-1a hash of lines.
 fn digest(lines: &[String]) -> u64 {
-    let bytes = lines.iter().flat_map(|line| line.bytes().chain([b'\n']));
+    fnv1a(lines.iter().flat_map(|line| line.bytes().chain([b'\n'])))
+}
+
+fn fnv1a(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+impl Plan {
+    /// The hash of grids and parameters, in words.
+    fn launched(&self) -> String {
+        let of = |launch: &Launch| [bytemuck::bytes_of(&launch.grid), &launch.params].concat();
+        format!("{:016x}", fnv1a(self.launches.iter().flat_map(of)))
+    }
 }
 
 #[test]
 fn every_device_has_a_plan_for_every_shape() {
     let mut all = String::new();
     let mut of_devices = Vec::new();
-    let mut digests = Vec::new();
+    let (mut digests, mut launch_digests) = (Vec::new(), Vec::new());
     for device in &DEVICES {
         let plans = plans(device).unwrap();
         assert_eq!(plans.len(), 5 * SHAPES);
@@ -200,16 +220,19 @@ fn every_device_has_a_plan_for_every_shape() {
         bounds::check_splits(device, &plans);
         let mut launches = plans.iter().flat_map(|plan| &plan.launches);
         let has_tensor_cores = launches.any(|launch| launch.variant.requires().cooperative_matrices);
+        let launched: Vec<String> = plans.iter().map(Plan::launched).collect();
         let plans: Vec<String> = plans.into_iter().map(|plan| plan.line).collect();
         assert_eq!(has_tensor_cores, device.tensor_cores, "{}", device.name);
-        for plan in &plans {
+        for (plan, launched) in plans.iter().zip(&launched) {
             assert!(plan.contains("; "), "no kernel: {plan}");
-            _ = writeln!(all, "{plan}");
+            _ = writeln!(all, "{plan}; launches {launched}");
         }
-        let (products, rest) = plans.split_at(SHAPES);
-        let (attention, rest) = rest.split_at(SHAPES);
-        let (convolutions, quantised) = rest.split_at(2 * SHAPES);
-        digests.push([products, attention, convolutions, quantised].map(digest));
+        for (lines, digests) in [(&plans, &mut digests), (&launched, &mut launch_digests)] {
+            let (products, rest) = lines.split_at(SHAPES);
+            let (attention, rest) = rest.split_at(SHAPES);
+            let (convolutions, quantised) = rest.split_at(2 * SHAPES);
+            digests.push([products, attention, convolutions, quantised].map(digest));
+        }
         of_devices.push(plans.into_iter().map(|plan| plan.replacen(device.name, "", 1)).collect::<Vec<_>>());
     }
     // Waves are counted in the device's own compute units.
@@ -221,6 +244,10 @@ fn every_device_has_a_plan_for_every_shape() {
     assert_eq!(
         digests, DIGESTS,
         "plans have changed: compare them by PLANS=FILE, then write down {digests:#x?}"
+    );
+    assert_eq!(
+        launch_digests, LAUNCH_DIGESTS,
+        "grids or parameters have changed: compare them by PLANS=FILE, then write down {launch_digests:#x?}"
     );
 }
 

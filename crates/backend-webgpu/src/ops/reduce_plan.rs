@@ -209,6 +209,7 @@ mod tests {
     use backend_api::desc::{ReduceDesc, TensorDesc};
 
     use super::*;
+    use crate::ops::shared::bound_windows;
 
     /// How many elements the slices have, each computed as in shaders/reduce/reduce.wgsl, where nothing may
     /// wrap.
@@ -259,6 +260,162 @@ mod tests {
             let slices = ReducePlan { loops, vec_width: VecWidth::One, rows, joins_cheaply: true }.slices();
             assert!(slices <= MAX_GROUPS as usize, "{slices}");
             assert_eq!(covered(length as u32, slices as u32), length as u64, "{slices}");
+        }
+    }
+
+    /// Where the kernel reads and stores, as in shaders/reduce/reduce.wgsl: the input's and the output's element, for
+    /// each element of each output.
+    fn visited(plan: &ReducePlan, x_offset: usize) -> Vec<[usize; 2]> {
+        let packed = plan.packed("t").unwrap().map(|slot| slot.map(|number| number as usize));
+        let (unit, kept) = (plan.unit(), plan.loops.kept.len());
+        let one_loop = plan.access().one_loop;
+        let start = |output: usize| {
+            let (mut rest, mut at) = (output, [x_offset / unit, 0]);
+            if one_loop {
+                return [at[0] + output * packed[0][1], output * packed[0][2]];
+            }
+            for d in (0..kept).rev() {
+                let extent = packed[d][0];
+                let step = if d > 0 { rest % extent } else { rest };
+                rest /= extent;
+                at = [at[0] + step * packed[d][1], at[1] + step * packed[d][2]];
+            }
+            at
+        };
+        let step_to = |r: usize| {
+            let (mut rest, mut offset, mut d) = (r, 0, MAX_RANK - 1);
+            while !one_loop && rest >= packed[d][0] {
+                offset += rest % packed[d][0] * packed[d][1];
+                rest /= packed[d][0];
+                d -= 1;
+            }
+            offset + rest * packed[d][1]
+        };
+        let mut visited = Vec::new();
+        for output in 0..plan.outputs() {
+            let [base, target] = start(output);
+            for r in 0..plan.length() {
+                for lane in 0..unit {
+                    let step = if plan.rows { 0 } else { packed[kept.max(1) - 1][2] / unit };
+                    visited.push([(base + step_to(r)) * unit + lane, target + lane * step]);
+                }
+            }
+        }
+        visited
+    }
+
+    #[test]
+    fn every_element_is_read_once_for_its_output() {
+        let backend = crate::WebGpuBackend::open().expect("a WebGPU adapter");
+        let [mut window] = bound_windows::windows(backend.device().unwrap(), 1 << 14);
+        let mut state = 1u64;
+        let mut below = |n: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % n
+        };
+        let mut seen = std::collections::HashMap::new();
+        for _ in 0..3000 {
+            let extents: Vec<usize> = (0..=below(4)).map(|_| [1, 2, 3, 4, 8, 16][below(6)]).collect();
+            let mut order: Vec<usize> = (0..extents.len()).collect();
+            order.rotate_left(below(2));
+            let mut stride = [1, 1, 1, 2][below(4)];
+            let mut loops = ReduceLoops { kept: Vec::new(), reduced: Vec::new(), outputs: 1, length: 1 };
+            for &axis in order.iter().rev() {
+                let extent = extents[axis];
+                if below(2) == 0 {
+                    loops.kept.insert(0, (extent, [stride, 3 * loops.outputs]));
+                    loops.outputs *= extent;
+                } else {
+                    loops.reduced.insert(0, (extent, [stride]));
+                    loops.length *= extent;
+                }
+                stride = stride * extent + [0, 0, 0, 8, 4, 3][below(6)];
+            }
+            let mut expected = Vec::new();
+            for output in 0..loops.outputs {
+                for r in 0..loops.length {
+                    let (mut at, mut rest) = ([0; 2], output);
+                    for &(extent, [x, y]) in loops.kept.iter().rev() {
+                        at = [at[0] + rest % extent * x, at[1] + rest % extent * y];
+                        rest /= extent;
+                    }
+                    rest = r;
+                    for &(extent, [x]) in loops.reduced.iter().rev() {
+                        at[0] += rest % extent * x;
+                        rest /= extent;
+                    }
+                    expected.push(at);
+                }
+            }
+            window.offset = [0, 8, 4, 1][below(4)];
+            let dtype = [DType::F32, DType::F16][below(2)];
+            let (index, number) = (Rule::Arg { smallest: false, pairs: false }, Rule::LogSumExp);
+            for rule in [index, number] {
+                let plan = ReducePlan::new(dtype, &window, loops.clone(), rule);
+                let mut visited = visited(&plan, window.offset as usize);
+                if plan.vec_width != VecWidth::One {
+                    assert!(window.offset.is_multiple_of(plan.vec_width.width() as u32), "{plan:?}");
+                }
+                expected.iter_mut().for_each(|place| place[0] += window.offset as usize);
+                // Of one output, indices count in the order of the axes.
+                if rule == index && plan.rows {
+                    let of = |places: &[[usize; 2]]| {
+                        let mut by_output = std::collections::BTreeMap::<_, Vec<_>>::new();
+                        places.iter().for_each(|place| by_output.entry(place[1]).or_default().push(place[0]));
+                        by_output
+                    };
+                    assert_eq!(of(&visited), of(&expected), "{plan:?}");
+                }
+                let mut all = expected.clone();
+                visited.sort_unstable();
+                all.sort_unstable();
+                assert_eq!(visited, all, "{plan:?} of {loops:?}");
+                expected.iter_mut().for_each(|place| place[0] -= window.offset as usize);
+                *seen.entry((plan.vec_width.width(), plan.rows)).or_insert(0) += 1;
+            }
+        }
+        let kinds = [(1, true), (1, false), (4, true), (4, false), (8, true), (8, false)];
+        assert!(kinds.iter().all(|kind| seen.get(kind) > Some(&20)), "{seen:?}");
+    }
+
+    /// Vectors pay for more than one of them side by side, and words of long rows of f16 that begin anywhere.
+    #[test]
+    fn rows_are_read_as_wide_as_they_lie() {
+        let backend = crate::WebGpuBackend::open().expect("a WebGPU adapter");
+        let [mut window] = bound_windows::windows(backend.device().unwrap(), 1 << 14);
+        let mut width = |dtype, offset, kept: (usize, usize), reduced: (usize, usize)| {
+            window.offset = offset;
+            let (outputs, length) = (kept.0, reduced.0);
+            let (kept, reduced) = (vec![(kept.0, [kept.1, 1])], vec![(reduced.0, [reduced.1])]);
+            let loops = ReduceLoops { kept, reduced, outputs, length };
+            let plan = ReducePlan::new(dtype, &window, loops, Rule::LogSumExp);
+            assert_eq!(plan.loads(), if plan.rows { length / plan.vec_width.width() } else { length });
+            (plan.vec_width.width(), plan.rows)
+        };
+        let rows = |length| ((3, length), (length, 1));
+        for (dtype, offset, (kept, reduced), expected) in [
+            (DType::F32, 0, rows(4), (4, true)),
+            (DType::F32, 0, rows(6), (1, true)),
+            (DType::F32, 2, rows(8), (1, true)),
+            (DType::F16, 0, rows(8), (8, true)),
+            (DType::F16, 0, rows(2047), (1, true)),
+            (DType::F16, 0, rows(2049), (2, true)),
+            (DType::F16, 1, rows(2048), (2, true)),
+            (DType::F32, 0, rows(2049), (1, true)),
+            // Outputs side by side.
+            (DType::F32, 0, ((8, 1), (5, 8)), (4, false)),
+            (DType::F32, 0, ((4, 1), (5, 4)), (1, false)),
+            (DType::F16, 0, ((16, 1), (5, 16)), (8, false)),
+            (DType::F16, 0, ((8, 1), (5, 8)), (1, false)),
+            (DType::F16, 1, ((4096, 1), (5, 4096)), (1, false)),
+            // No neighbours.
+            (DType::F32, 0, ((8, 16), (8, 2)), (1, true)),
+        ] {
+            assert_eq!(
+                width(dtype, offset, kept, reduced),
+                expected,
+                "{dtype} {offset} {kept:?} {reduced:?}"
+            );
         }
     }
 }
