@@ -294,6 +294,32 @@ fn long_sums_of_few_filters_are_shared() {
     }
 }
 
+/// Kernels that fetch a key before they know whether there is one would read what isn't bound.
+#[test]
+fn without_keys_no_kernel_fetches_one() {
+    let backend = DEVICES[0].backend().unwrap();
+    let [q, o] = [(); 2].map(|()| backend.alloc(MAX_BYTES).unwrap());
+    let shape = |seq_q, seq_kv| AttentionShape { batch: 2, heads: 8, seq_q, seq_kv, head_dim: 64 };
+    let plan = |dtype, seq_q, seq_kv| {
+        let desc = AttentionDesc::new(dtype, q, q, q, o, shape(seq_q, seq_kv)).with_kv_heads(2);
+        backend.explain_attention(&desc).unwrap()
+    };
+    for kernel in WebGpuBackend::attention_kernels() {
+        backend.force_attention(Some(&kernel)).unwrap();
+        for (dtype, seq_q) in
+            [DType::F32, DType::F16].into_iter().flat_map(|dtype| [1, 3, 64].map(|n| (dtype, n)))
+        {
+            let used = plan(dtype, seq_q, 0);
+            assert!(
+                used.starts_with("flash/"),
+                "{used} for {seq_q} queries of {dtype}, {kernel} being forced"
+            );
+        }
+    }
+    backend.force_attention(None).unwrap();
+    assert!(plan(DType::F16, 64, 64).starts_with("cooperative/"), "with keys");
+}
+
 /// An explanation may copy an operand for the plan's sake, as a call would, which isn't to be recorded.
 #[test]
 fn explanations_take_no_part_in_what_is_recorded() {
