@@ -16,8 +16,8 @@
 // With PERSISTENT, a workgroup makes tile after tile, so that it prepares the rows once.
 //
 // needs: TA = f16, TC, SUBGROUPS, ROWS, PERSISTENT, HALF_BLOCKS, ACTIVATION, GATED, GATE, lib/quant_product,
-// lib/fragment_elements, a format's scales and its lib/quant_fragments_*, rows of A (lib/quant_rows or
-// lib/quant_rows_normed)
+// lib/fragment_elements, a format's scales, its lib/quant_fragments_* and the order of its quants (lib/quant_in_order or
+// of lib/quant_fragments_q8_0), rows of A (lib/quant_rows or lib/quant_rows_normed)
 
 const SUBGROUP: u32 = 32u;
 const THREADS: u32 = SUBGROUPS * SUBGROUP;
@@ -71,11 +71,11 @@ struct Columns {
 }
 
 fn columns_of_a(fetched: vec4<u32>, rows: vec2<u32>, k: u32) -> Columns {
-  let low = eight_of_fetched_row(fetched, rows.x, k);
+  let low = in_order_of_quants(eight_of_fetched_row(fetched, rows.x, k));
   if ROWS == 8u {
     return Columns(low, low);
   }
-  return Columns(low, eight_of_row(rows.y, k));
+  return Columns(low, in_order_of_quants(eight_of_row(rows.y, k)));
 }
 
 fn keep(columns: Columns, kept: bool) -> Columns {
@@ -114,8 +114,8 @@ fn add_block(
   let columns = columns_of_a(fetched, rows, 128u * unit + 32u * block + 8u * j);
   let low = scale_of(pair.low_scales, block, j);
   let high = scale_of(pair.high_scales, block, j);
-  let first = Halves(first_quants(pair.low, block, low.zero), first_quants(pair.high, block, high.zero));
-  let last = Halves(last_quants(pair.low, block, low.zero), last_quants(pair.high, block, high.zero));
+  let first = Halves(first_in_order(pair.low, block, low.zero), first_in_order(pair.high, block, high.zero));
+  let last = Halves(last_in_order(pair.low, block, low.zero), last_in_order(pair.high, block, high.zero));
   if HALF_BLOCKS == 1u {
     // The invocations 0 and 1 of a row have the words of the first half.
     let half = products(first, last, keep(columns, j < 2u));

@@ -260,6 +260,8 @@ libs! {
     /// Integers as f16, and quants as elements of fragments, by format.
     QUANT_HALVES = "quant_halves",
     QUANT_WEIGHTS = "quant_weights" needs [QUANT_NIBBLES],
+    /// Quants in their own order for fragments.
+    QUANT_IN_ORDER = native "quant_in_order",
     QUANT_FRAGMENTS_LOW = "quant_fragments_low" needs [QUANT_HALVES],
     QUANT_FRAGMENTS_MXFP4 = "quant_fragments_mxfp4",
     QUANT_FRAGMENTS_Q5_K = "quant_fragments_q5_k" needs [QUANT_HALVES],
