@@ -95,8 +95,9 @@ impl Product<'_> {
 
     fn block<T: Element>(&self, a: MatRef<'_, f32>, b: MatRef<'_, f32>, c: RowMajor<'_, T>, at: [usize; 2]) {
         let desc = self.desc;
-        T::with_f32(c, desc.beta != 0.0, |mut c| {
-            multiply(a, b, desc.alpha as f32, desc.beta, c.rb_mut());
+        let [alpha, beta] = [desc.alpha, desc.beta].map(|scale| scale as f32);
+        T::with_f32(c, beta != 0.0, |mut c| {
+            multiply(a, b, alpha, beta, c.rb_mut());
             self.epilogue(c, at);
         });
     }
@@ -126,7 +127,7 @@ pub(crate) fn multiply(
     a: MatRef<'_, f32>,
     b: MatRef<'_, f32>,
     alpha: f32,
-    beta: f64,
+    beta: f32,
     mut c: RowMajor<'_, f32>,
 ) {
     if beta == 0.0 {
@@ -136,7 +137,6 @@ pub(crate) fn multiply(
         return faer::linalg::matmul::matmul(c, Accum::Replace, a, b, alpha, Par::Seq);
     }
     if beta != 1.0 {
-        let beta = beta as f32;
         for_each_row(c.rb_mut(), |_, row| row.iter_mut().for_each(|x| *x *= beta));
     }
     if a.ncols() > 0 {

@@ -36,7 +36,7 @@ pub(super) fn cases() -> Vec<Case> {
         scale: SCALES[row[8]],
         data: DATA[row[9]],
     });
-    covering.chain(long()).map(Product::case).chain([shared_inputs()]).collect()
+    covering.chain(long()).chain(underflowing()).map(Product::case).chain([shared_inputs()]).collect()
 }
 
 /// Vectors longer than a grid of 65,535 workgroups is wide, and long sums.
@@ -64,6 +64,17 @@ fn long() -> impl Iterator<Item = Product> {
     })
 }
 
+/// A beta that is 0 as f32, with which C isn't read, and an alpha that is.
+fn underflowing() -> impl Iterator<Item = Product> {
+    [(1.0, 1e-60), (1e-60, 1.0)].into_iter().map(|scale| Product {
+        shape: [17, 33, 31],
+        trans: [BackendTranspose::NoTrans; 2],
+        ld_extra: [0, 1, 0],
+        scale,
+        data: Data::Uniform,
+    })
+}
+
 impl Product {
     fn case(self) -> Case {
         let [m, n, k] = self.shape;
@@ -77,7 +88,8 @@ impl Product {
     fn trial(self, rng: &mut Rng) -> Trial {
         let [m, n, k] = self.shape;
         let [trans_a, trans_b] = self.trans;
-        let (alpha, beta) = self.scale;
+        // As the device has them.
+        let [alpha, beta] = <[f64; 2]>::from(self.scale).map(|scale| f64::from(scale as f32));
         let mut values = |count| self.data.values(rng, DType::F32, count);
         let one = (1, None);
         let a = Stored::new((m, k), trans_a.is_transposed(), self.ld_extra[0], one, &mut values);

@@ -128,7 +128,7 @@ pub(super) fn params(
                 Some(BiasAxis::Column) => 1,
                 Some(BiasAxis::Row) => 2,
             },
-            accumulate: u32::from(desc.beta != 0.0),
+            accumulate: u32::from(desc.beta as f32 != 0.0),
             alpha: desc.alpha as f32,
             beta: desc.beta as f32,
         },

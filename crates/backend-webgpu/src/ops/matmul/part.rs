@@ -103,7 +103,8 @@ impl Divisible for Part {
 
 impl Part {
     pub(super) fn new(desc: MatmulDesc, windows: Windows) -> Self {
-        let is_plain = desc.beta == 0.0 && desc.bias.is_none() && desc.activation == Activation::Identity;
+        let replaces = desc.beta as f32 == 0.0;
+        let is_plain = replaces && desc.bias.is_none() && desc.activation == Activation::Identity;
         Self { is_sum: is_plain && desc.c.dtype == DType::F32, desc, windows }
     }
 
