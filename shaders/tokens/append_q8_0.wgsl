@@ -68,22 +68,30 @@ fn quant(x: f32) -> u32 {
   return bitcast<u32>(select(magnitude, -magnitude, x < 0.0)) & 0xffu;
 }
 
-// The row of the cache that row i of the source goes to, or one behind the last.
-fn target_of(i: u32) -> u32 {
+// The row of the cache that row i of the source goes to, which is row r of the workgroup's, or one behind the last.
+fn target_of(i: u32, r: u32) -> u32 {
   if INDEXED == 0u {
     return i;
   }
-  return indexed_row(i);
+  return indexed_row(i, r);
 }
 
 @compute @workgroup_size(64)
 fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let number = flat_group(workgroup.id, workgroup.count) * 64u + index;
+  let start = flat_group(workgroup.id, workgroup.count) * 64u;
+  let first_row = start / params.blocks;
+  if first_row >= params.count {
+    return;
+  }
+  if INDEXED == 1u {
+    find_replaced(first_row, min((start + 63u) / params.blocks, params.count - 1u), index, 64u);
+  }
+  let number = start + index;
   let i = number / params.blocks;
   if i >= params.count {
     return;
   }
-  let row = target_of(i);
+  let row = target_of(i, i - first_row);
   if row >= params.rows {
     return;
   }

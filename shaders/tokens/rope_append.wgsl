@@ -34,7 +34,15 @@ fn rotated(i: u32, x: u32, pair: u32) -> vec2<f32> {
 
 @compute @workgroup_size(256)
 fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let number = flat_group(workgroup.id, workgroup.count) * 256u + lane;
+  let start = flat_group(workgroup.id, workgroup.count) * 256u;
+  if start >= params.total {
+    return;
+  }
+  let first_row = start / params.row_work;
+  let last_row = min(start + 255u, params.total - 1u) / params.row_work;
+  find_replaced(first_row, last_row, lane, 256u);
+
+  let number = start + lane;
   if number >= params.total {
     return;
   }
@@ -53,7 +61,7 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   }
   work -= params.query_work;
 
-  let place = indexed_row(i);
+  let place = indexed_row(i, i - first_row);
   if place >= params.rows {
     return;
   }

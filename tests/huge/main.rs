@@ -90,6 +90,7 @@ const FAMILIES: &[(&str, Make)] = &[
     ("matmul_c", products::c),
     ("matmul_batch", products::batch),
     ("matmul_k", products::k),
+    ("matmul_k_transposed", products::k_transposed),
     ("attention_decode", products::decode),
     ("attention_decode_f16", products::decode_f16),
     ("attention_prefill", products::prefill),

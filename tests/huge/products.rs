@@ -128,34 +128,58 @@ pub(super) fn batch(size: &Size) -> Family {
     })
 }
 
-/// Sums of very many products, nearly all of them of zeros: two rows of A, and B of one column.
+/// Sums of very many products, nearly all of them of zeros: two rows of A, which are too far apart to be bound together, and
+/// B of one column. Each part has some of one row, and reads B by itself.
 pub(super) fn k(size: &Size) -> Family {
     let k = size.numbers() / 2;
-    let in_part = size.part / 8;
-    let call = |first: usize, k: usize| {
-        let [a, b] = [(0, 8), (1, 4)]
-            .map(|(buffer, item)| vec![Piece::Part(buffer, item * first..item * (first + k))]);
-        Call::new(vec![a, b, vec![Piece::Part(2, 0..8)]], move |run| {
-            let desc = MatmulDesc::new(2, 1, k, matrix(1, k), matrix(2, 1), matrix(3, 1));
+    let in_part = size.part / 4;
+    let call = |row: usize, rows: usize, first: usize, count: usize| {
+        let start = row * k + first;
+        let a = vec![Piece::Part(0, 4 * start..4 * (start + (rows - 1) * k + count))];
+        let b = vec![Piece::Part(1, 4 * first..4 * (first + count))];
+        let c = vec![Piece::Part(2, 4 * row..4 * (row + rows))];
+        Call::new(vec![a, b, c], move |run| {
+            let desc = MatmulDesc::new(rows, 1, count, matrix(1, k), matrix(2, 1), matrix(3, 1));
             run("matmul", Command::Matmul(&desc));
         })
     };
+    let part = |first: usize| [0, 1].map(|row| call(row, 1, first, in_part.min(k - first)));
+    let parts = (0..k).step_by(in_part).flat_map(part).collect();
+    Family { parts, ..planted_sums(k, in_part, call(0, 2, 0, k), |row, place| row * k + place) }
+}
+
+/// Sums of very many products with A transposed, so that its parts are bound with both columns.
+pub(super) fn k_transposed(size: &Size) -> Family {
+    let k = size.numbers() / 2;
+    let in_part = size.part / 8;
+    let call = |first: usize, count: usize| {
+        let [a, b] = [(0, 8), (1, 4)]
+            .map(|(buffer, item)| vec![Piece::Part(buffer, item * first..item * (first + count))]);
+        Call::new(vec![a, b, vec![Piece::Part(2, 0..8)]], move |run| {
+            let desc = MatmulDesc::new(2, 1, count, matrix(1, 2), matrix(2, 1), matrix(3, 1));
+            let desc = desc.with_transpose(BackendTranspose::Trans, BackendTranspose::NoTrans);
+            run("matmul", Command::Matmul(&desc));
+        })
+    };
+    let parts = (0..k).step_by(in_part).map(|first| call(first, in_part.min(k - first))).collect();
+    Family { parts, ..planted_sums(k, in_part, call(0, k), |row, place| 2 * place + row) }
+}
+
+/// Two sums of `k` products of zeros and threes, but for a few numbers that are planted in A, whose element for a row and
+/// a place in the sum `element` says.
+fn planted_sums(k: usize, in_part: usize, whole: Call, element: impl Fn(usize, usize) -> usize) -> Family {
     let (mut planted, mut want) = (Vec::new(), [0f32; 2]);
     for (i, place) in places(k, in_part, 1).into_iter().enumerate() {
         for (row, want) in want.iter_mut().enumerate() {
             let value = (i + 1 + 100 * row) as f32;
-            planted.push((0, 4 * (row * k + place), value.to_le_bytes().to_vec()));
+            planted.push((0, 4 * element(row, place), value.to_le_bytes().to_vec()));
             *want += 3.0 * value;
         }
     }
     let buffers =
         vec![buffer(8 * k, Fill::Value(F32, 0.0)), buffer(4 * k, Fill::Value(F32, 3.0)), results(2)];
-    Family {
-        parts: (0..k).step_by(in_part).map(|first| call(first, in_part.min(k - first))).collect(),
-        planted,
-        values: vec![Values { buffer: 2, byte: 0, want: want.to_vec() }],
-        ..Family::new(buffers, call(0, k))
-    }
+    let values = vec![Values { buffer: 2, byte: 0, want: want.to_vec() }];
+    Family { planted, values, ..Family::new(buffers, whole) }
 }
 
 /// Keys and values of many sequences, for a few queries of each.

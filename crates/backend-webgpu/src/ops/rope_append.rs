@@ -49,8 +49,8 @@ params! {
 
 const WORKGROUP: usize = 256;
 
-/// Bytes of memory that it takes as long to read as an invocation takes to compare an index.
-const INDEX: f64 = 4.0;
+/// Bytes of memory that it takes as long to read as a workgroup takes to compare an index, for an element of its rows.
+const INDEX: f64 = 4.0 / 32.0;
 
 pub(super) fn variants() -> Vec<Variant> {
     let types = [DType::F32, DType::F16];

@@ -23,8 +23,13 @@ static SCATTER_ROWS: KernelSource = kernel!(
 
 constants! { struct AssignConstants { per_element: bool } }
 
+static SCATTER_FEW: KernelSource = kernel!(
+    "tokens/scatter_few", libs: [GRID, SPECIAL],
+    types: ["T", "S"], constants: [], reads: 2, writes: 1, params: Params,
+);
+
 static SCATTER_ASSIGN: KernelSource = kernel!(
-    "tokens/scatter_assign", libs: [GRID],
+    "tokens/scatter_assign", libs: [GRID, INDEXED_ROW],
     types: ["T", "S"], constants: AssignConstants, reads: 2, writes: 1, params: Params,
 );
 
@@ -54,6 +59,9 @@ pub(super) fn variants() -> Vec<Variant> {
             variants.extend(DType::ALL.map(|dtype| variant(source, op, [dtype; 2])));
         }
         variants.extend(converting.map(|types| variant(source, ScatterOp::Assign, types)));
+    }
+    for &op in ScatterOp::ALL.iter().filter(|&&op| op != ScatterOp::Assign) {
+        variants.extend(DType::ALL.map(|dtype| variant(&SCATTER_FEW, op, [dtype; 2])));
     }
     let types = DType::ALL.into_iter().map(|dtype| [dtype; 2]).chain(converting);
     variants
@@ -89,14 +97,14 @@ pub(crate) fn scatter(ctx: &OpContext, op: &'static str, desc: &ScatterDesc) -> 
     let table = ctx.output(&table, dtype);
     let indices = ctx.input(op, &indices, DType::U32, &table)?;
     let source = ctx.input(op, &source, desc.source_dtype, &table)?;
-    let by_source = desc.op == ScatterOp::Assign && desc.count <= few_rows(desc.rows);
     // With one table of one column, there is an index for each row either way.
     let by_element = desc.per_element && desc.outer * desc.columns > 1;
+    let by_source = is_by_source(desc, by_element);
     // The product was checked with the operands.
     let elements = desc.outer * if by_source { desc.count } else { desc.rows } * desc.columns;
     let all =
         Part { desc: *desc, by_source, by_element, low: 0, first: 0, end: elements, indices, source, table };
-    if by_source {
+    if by_source && desc.op == ScatterOp::Assign {
         return all.run(ctx, op);
     }
     // What arrives is taken in its order, so a long search may stop and go on where sums aren't rounded
@@ -120,10 +128,34 @@ pub(crate) fn scatter(ctx: &OpContext, op: &'static str, desc: &ScatterDesc) -> 
 const INDEX: f64 = 4.0;
 const SHARED_INDEX: f64 = 4.0 / 32.0;
 
-/// How many rows are few enough, beside those of a table, for each of their elements to look for itself whether
-/// a later one takes its place. A search by the table reads all of it.
+/// Whether each element of the source finds its place in the table, and whether another one goes there too. A search by the
+/// table goes through the indices for every element of that.
+fn is_by_source(desc: &ScatterDesc, by_element: bool) -> bool {
+    let ScatterDesc { op, rows, columns, count, .. } = *desc;
+    if op == ScatterOp::Assign {
+        let few = if by_element { 0 } else { (rows / 2).min(MAX_FEW) };
+        return count <= few.max(few_rows(rows));
+    }
+    let at_once = count.min(MAX_COMBINED);
+    !by_element && columns >= COMBINED_COLUMNS && at_once <= rows / 2 && (at_once == count || !rounds(desc))
+}
+
+/// How many rows are few enough, beside those of a table, for each of their elements to go through the indices by itself
+/// in search of a later one that takes its place.
 fn few_rows(rows: usize) -> usize {
     (rows / 16).clamp(32, 4096)
+}
+
+/// The most rows whose elements share that search, all of whose indices are bound.
+const MAX_FEW: usize = 1 << 13;
+
+/// The most indices of a launch of `tokens/scatter_few`, and the fewest columns of its rows.
+const MAX_COMBINED: usize = 4096;
+const COMBINED_COLUMNS: usize = 64;
+
+/// Whether partial results are rounded, so that all that arrives has to be combined in one launch.
+fn rounds(desc: &ScatterDesc) -> bool {
+    desc.dtype == DType::F16 && matches!(desc.op, ScatterOp::Add | ScatterOp::Mul)
 }
 
 /// Indices that an invocation goes through in one launch.
@@ -140,10 +172,14 @@ const ITERATIONS: usize = TILE + 64;
 /// [`Limit`](BackendError::Limit) for those that are too long for the device's loops.
 fn most_indices(ctx: &OpContext, op: &'static str, all: &Part) -> BackendResult<usize> {
     let desc = &all.desc;
-    let rounds = desc.dtype == DType::F16 && matches!(desc.op, ScatterOp::Add | ScatterOp::Mul);
+    let rounds = rounds(desc);
     let index = if all.by_element { desc.columns } else { 1 };
     let bindable = all.indices.most_items(index).min(all.source.most_items(desc.columns)).max(1);
-    let most = if rounds { desc.count } else { MAX_COUNT.min(bindable) };
+    let most = match (rounds, all.by_source) {
+        (true, _) => desc.count,
+        (false, true) => MAX_COMBINED.min(bindable),
+        (false, false) => MAX_COUNT.min(bindable),
+    };
     let wanted = desc.count.div_ceil(TILE).saturating_mul(ITERATIONS);
     match iterations::exceeded(ctx, wanted).map(|iterations| iterations / ITERATIONS * TILE) {
         Some(max) if rounds => {
@@ -158,7 +194,7 @@ fn most_indices(ctx: &OpContext, op: &'static str, all: &Part) -> BackendResult<
 #[derive(Clone, Debug)]
 struct Part {
     desc: ScatterDesc,
-    /// Whether each element of the source finds its place in the table, and none of the table looks for it.
+    /// Whether elements of the source find their places in the table, and none of the table looks for them.
     by_source: bool,
     /// Whether each element has an index.
     by_element: bool,
@@ -175,7 +211,7 @@ struct Part {
 impl Part {
     /// Bytes of memory that take as long to read as an element of what is searched by.
     fn bytes(&self) -> f64 {
-        let each = if self.by_source || self.by_element { INDEX } else { SHARED_INDEX };
+        let each = if self.by_element { INDEX } else { SHARED_INDEX };
         self.desc.count as f64 * each
     }
 
@@ -195,20 +231,21 @@ impl Part {
         }
     }
 
-    /// Some of the indices of a search by a single table.
+    /// Some of the indices of a single table.
     fn indices(&self, first: usize, count: usize) -> Self {
         let columns = self.desc.columns;
         let mut desc = self.desc;
         desc.count = count;
         Self {
             desc,
+            end: if self.by_source { count * columns } else { self.end },
             indices: self.indices.advanced(first * if self.by_element { columns } else { 1 }),
             source: self.source.advanced(first * columns),
             ..self.clone()
         }
     }
 
-    /// Some of the rows of a single table that the source is assigned to.
+    /// Some of the rows of a single table that elements of the source find their places in.
     fn rows(&self, first: usize, rows: usize) -> Self {
         let mut desc = self.desc;
         desc.rows = rows;
@@ -231,10 +268,12 @@ impl Part {
         let arriving = outer * count * columns;
         let indices = (0, if self.by_element { arriving } else { count });
         let searched = (self.first, self.end - self.first);
-        if self.by_source {
-            [indices, searched, (0, outer * rows * columns)]
-        } else {
-            [indices, (0, arriving), searched]
+        let table = (0, outer * rows * columns);
+        match (self.by_source, self.desc.op) {
+            (true, ScatterOp::Assign) => [indices, searched, table],
+            // An element takes up what arrives at its place after it.
+            (true, _) => [indices, (0, arriving), table],
+            (false, _) => [indices, (0, arriving), searched],
         }
     }
 
@@ -274,10 +313,12 @@ impl Part {
         };
         let grid = linear_grid(op, (self.end - self.first).div_ceil(WORKGROUP))?;
         let types = [dtype, source_dtype];
+        let op_of = self.desc.op;
         let variant = match (self.by_source, self.by_element) {
-            (true, by_element) => assign_variant(types, by_element),
-            (false, true) => variant(&SCATTER, self.desc.op, types),
-            (false, false) => variant(&SCATTER_ROWS, self.desc.op, types),
+            (true, by_element) if op_of == ScatterOp::Assign => assign_variant(types, by_element),
+            (true, _) => variant(&SCATTER_FEW, op_of, types),
+            (false, true) => variant(&SCATTER, op_of, types),
+            (false, false) => variant(&SCATTER_ROWS, op_of, types),
         };
         ctx.launch(op, &variant, &[&indices.0, &source.0], &table.0, &params, grid)
     }

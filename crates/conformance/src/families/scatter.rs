@@ -45,7 +45,18 @@ pub(super) fn cases() -> Vec<Case> {
             [false, true].map(|each| assigning(types, outer % 3 + 1, shape, indices, each))
         })
     });
-    covering.chain(long).chain(assigned).collect()
+    // Few wide rows beside the table's, whose elements find their places themselves: of a table and of several, and more
+    // than one launch combines.
+    let few = ops.iter().flat_map(|&op| {
+        let shapes = [[600, 65, 200], [64, 300, 31], [40, 1030, 3]];
+        let cases = shapes.into_iter().zip(INDICES.into_iter().cycle()).zip(1..);
+        cases.flat_map(move |((shape, indices), outer)| {
+            DType::ALL.map(|dtype| case(op, dtype, outer % 3 + 1, shape, indices, false))
+        })
+    });
+    let many = [ScatterOp::Add, ScatterOp::Max, ScatterOp::Assign]
+        .map(|op| case(op, DType::F32, 1, [8200, 64, 4100], INDICES[0], false));
+    covering.chain(long).chain(assigned).chain(few).chain(many).collect()
 }
 
 fn number(rng: &mut Rng, dtype: DType) -> f64 {

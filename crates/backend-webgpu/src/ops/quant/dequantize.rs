@@ -36,6 +36,10 @@ params! {
 
 const WORKGROUP: usize = 256;
 
+/// The most bytes that a launch writes: of 6 GiB on an H200, launches of 2 GiB each take 5.9 ms together, of 1 GiB 4.8 and
+/// of 512 MiB 4.4.
+const MAX_WRITTEN: usize = 512 << 20;
+
 pub(super) fn variants() -> Vec<Variant> {
     KINDS.into_iter().filter(|&format| fits_half(format)).map(variant).collect()
 }
@@ -82,9 +86,14 @@ fn write_rows(
     let ld = if end - start > 1 { ld } else { 0 };
     // Within the output's bytes, so the products don't overflow.
     let [step, row] = [ld, layout.columns].map(|elements| elements * dtype.size());
+    let most = (MAX_WRITTEN / step.max(1)).max(1);
+    let launches = |(first, end): (usize, usize)| {
+        (first..end).step_by(most).map(move |at| (at, end.min(at.saturating_add(most))))
+    };
     in_parts(ctx, op, Run::of_bytes(end - start, 2.0 * row as f64), |run| {
-        bindable(ctx, layout, planes, step, (start + run.first, start + run.end)).try_for_each(
-            |(first, end)| {
+        bindable(ctx, layout, planes, step, (start + run.first, start + run.end))
+            .flat_map(launches)
+            .try_for_each(|(first, end)| {
                 let part = DeviceSlice {
                     block: output.block.clone(),
                     offset: output.offset + (first - start) * step,
@@ -101,8 +110,7 @@ fn write_rows(
                     return launch(ctx, op, &planes, &part);
                 }
                 part.launch(ctx, op, &planes, (first, end))
-            },
-        )
+            })
     })
 }
 
