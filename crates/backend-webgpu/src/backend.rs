@@ -10,7 +10,7 @@ use backend_api::{BackendError, BackendResult, ComputeBackend, DType, DeviceInfo
 #[cfg(not(target_family = "wasm"))]
 use crate::cache;
 use crate::context::Context;
-use crate::device::{self, Gpu, Selector};
+use crate::device::{self, Gpu, GuardedDevice, Selector};
 use crate::opened::{Call, Opened};
 use crate::ops::OpContext;
 use crate::recorder::Stopwatch;
@@ -114,7 +114,8 @@ impl WebGpuBackend {
     }
 
     /// A backend on a device that the caller has opened. It uses of it what the device's features and limits
-    /// allow. The caller must leave the device's uncaptured-error and lost callbacks to the backend. Callbacks of
+    /// allow. The caller must leave the device's uncaptured-error and lost callbacks to the backend. wgpu keeps some 250 bytes
+    /// for each thread that has called the backend, as long as the device lives. Callbacks of
     /// the caller's own submissions and mappings may be made within any call of the backend, and mustn't call it.
     ///
     /// # Errors
@@ -131,7 +132,7 @@ impl WebGpuBackend {
             return Err(BackendError::Unsupported { op: "from_wgpu", need });
         }
         let info = device::describe(0, &adapter.get_info());
-        let gpu = Gpu::new(instance, adapter, device, queue, info);
+        let gpu = Gpu::new(instance, adapter, GuardedDevice::of_caller(device), queue, info);
         Ok(Self { opened: Some(Opened::new(Context::new(gpu)?)), ..Self::default() })
     }
 
@@ -358,6 +359,12 @@ impl WebGpuBackend {
 
     pub(crate) fn is_open(&self) -> bool {
         self.turn("is_initialized").is_ok()
+    }
+
+    /// For tests of what belongs to a device, which is open.
+    #[cfg(test)]
+    pub(crate) fn guarded_device(&self) -> &GuardedDevice {
+        &self.opened().expect("an open backend").device().gpu.device
     }
 
     /// Memory can be asked for even when there is none.

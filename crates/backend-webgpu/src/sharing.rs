@@ -6,7 +6,9 @@ use crate::WebGpuBackend;
 use crate::recorder::VECTOR_BYTES;
 
 impl WebGpuBackend {
-    /// The wgpu device, if the backend is open, for work of the caller's own beside the backend's.
+    /// The wgpu device, if the backend is open, for work of the caller's own beside the backend's. Its uncaptured-error
+    /// and lost callbacks are the backend's. An error scope that a thread holds open while it calls the backend takes
+    /// errors which the call would return; only a device of [`from_wgpu`](Self::from_wgpu) may have one then.
     #[must_use]
     pub fn device(&self) -> Option<&wgpu::Device> {
         Some(&self.opened()?.device().gpu.device)

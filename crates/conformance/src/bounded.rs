@@ -23,27 +23,63 @@ pub struct Scenario {
     pub rounds: usize,
     /// Bytes of the budget meanwhile.
     budget: Option<usize>,
+    /// The most that it may grow, beside what a budget allows to be kept.
+    limit: usize,
     step: fn(&mut State<'_>, usize) -> BackendResult<()>,
 }
 
 /// The scenarios, each with the number of rounds that it must stand.
-pub const SCENARIOS: [Scenario; 6] = [
+pub const SCENARIOS: [Scenario; 7] = [
     Scenario {
         name: "small operations without a read",
         rounds: 100_000,
         budget: None,
+        limit: GROWTH_LIMIT,
         step: small_operation,
     },
-    Scenario { name: "allocations given back at once", rounds: 100_000, budget: None, step: alloc_and_free },
-    Scenario { name: "allocations used and given back", rounds: 20_000, budget: None, step: use_and_free },
+    Scenario {
+        name: "allocations given back at once",
+        rounds: 100_000,
+        budget: None,
+        limit: GROWTH_LIMIT,
+        step: alloc_and_free,
+    },
+    Scenario {
+        name: "allocations used and given back",
+        rounds: 20_000,
+        budget: None,
+        limit: GROWTH_LIMIT,
+        step: use_and_free,
+    },
     Scenario {
         name: "larger and larger ones within a budget",
         rounds: 200,
         budget: Some(64 << 20),
+        limit: GROWTH_LIMIT,
         step: use_larger,
     },
-    Scenario { name: "uploads of 4 KiB without a wait", rounds: 10_000, budget: None, step: upload },
-    Scenario { name: "operations on views that all live", rounds: 2_000, budget: None, step: live_view },
+    Scenario {
+        name: "uploads of 4 KiB without a wait",
+        rounds: 10_000,
+        budget: None,
+        limit: GROWTH_LIMIT,
+        step: upload,
+    },
+    Scenario {
+        name: "operations on views that all live",
+        rounds: 2_000,
+        budget: None,
+        limit: GROWTH_LIMIT,
+        step: live_view,
+    },
+    // Less than what 32 words for each of the threads would be.
+    Scenario {
+        name: "threads that come and go",
+        rounds: 40_000,
+        budget: None,
+        limit: 4 << 20,
+        step: use_thread,
+    },
 ];
 
 /// Elements of the buffers, in f32.
@@ -131,7 +167,7 @@ impl Scenario {
 
     /// How many bytes memory may grow by: what is kept for reuse may be anything up to the budget.
     fn growth_limit(&self) -> usize {
-        GROWTH_LIMIT + self.budget.unwrap_or(0)
+        self.limit + self.budget.unwrap_or(0)
     }
 }
 
@@ -206,4 +242,20 @@ fn live_view(state: &mut State<'_>, round: usize) -> BackendResult<()> {
     let view = state.backend.view(state.x, 4 * (round % ELEMENTS), 4)?;
     state.views.push(view);
     state.backend.unary(UnaryOp::Abs, view, view, 1)
+}
+
+/// A thread of its own makes a graph: drivers make something at once then, and may keep who asked.
+fn use_thread(state: &mut State<'_>, round: usize) -> BackendResult<()> {
+    let (backend, x, n) = (state.backend, state.x, 1 + round % 64);
+    let work = || {
+        let graph = backend.capture(&mut |recorded| recorded.fill(x, DType::F32, n, 1.0))?;
+        backend.free_graph(graph)
+    };
+    #[cfg(target_family = "wasm")]
+    return work();
+    #[cfg(not(target_family = "wasm"))]
+    std::thread::scope(|scope| match scope.spawn(work).join() {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
 }

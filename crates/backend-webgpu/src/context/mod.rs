@@ -13,7 +13,7 @@ use backend_api::{BackendError, BackendResult, DeviceKind, MemoryStats};
 
 #[cfg(not(target_family = "wasm"))]
 use crate::cache::Cache;
-use crate::device::{GlLock, Gpu, LastHandle, Progress, Witness, guarded};
+use crate::device::{GlLock, Gpu, GuardedDevice, LastHandle, Progress, Witness, guarded};
 use crate::kernels::{Kernel, MAX_IMMEDIATES, Pipelines, Target, Variant};
 use crate::memory::{Allocation, Block, DeviceSlice, Memory, Pool, Use};
 pub(crate) use crate::recorder::MAX_GROUPS;
@@ -427,7 +427,7 @@ fn untouched(block: &Arc<Block>) -> Window {
 }
 
 /// A buffer of zeros, not from the pool, whose statistics are the caller's allocations.
-fn own_buffer(device: &wgpu::Device, label: &'static str, bytes: usize) -> BackendResult<wgpu::Buffer> {
+fn own_buffer(device: &GuardedDevice, label: &'static str, bytes: usize) -> BackendResult<wgpu::Buffer> {
     let descriptor = wgpu::BufferDescriptor {
         label: Some(label),
         size: bytes as u64,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use backend_api::{BackendError, BackendResult, Diagnostic};
 
-use super::{guarded, guarded_async};
+use super::{GuardedDevice, guarded, guarded_async};
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::thread::{self, ThreadId};
 use crate::sync::{self, Instant, Mutex, thread_local};
@@ -77,8 +77,8 @@ impl Health {
         })
     }
 
-    /// A state that follows `device`: its lost callback and its uncaptured errors end up here.
-    pub(crate) fn watch(device: &wgpu::Device) -> Arc<Self> {
+    /// A state that follows `device`: its lost callback and its late errors end up here.
+    pub(crate) fn watch(device: &GuardedDevice) -> Arc<Self> {
         let health = Self::detached();
         let for_loss = Arc::clone(&health);
         device.set_device_lost_callback(move |reason, message| {
@@ -86,10 +86,10 @@ impl Health {
             sync::deliver(move || health.lose(&format!("{reason:?}: {message}")));
         });
         let for_errors = Arc::clone(&health);
-        device.on_uncaptured_error(Arc::new(move |error| {
+        device.on_late_error(move |error| {
             let health = Arc::clone(&for_errors);
             sync::deliver(move || _ = health.report(error));
-        }));
+        });
         health
     }
 
@@ -198,7 +198,7 @@ impl Health {
     ///
     /// # Errors
     /// [`DeviceLost`](BackendError::DeviceLost), if that was the cause.
-    pub(crate) fn confirm(&self, device: &wgpu::Device) -> BackendResult<()> {
+    pub(crate) fn confirm(&self, device: &GuardedDevice) -> BackendResult<()> {
         let patience = Some(Duration::from_secs(1));
         _ = sync::poll(device, wgpu::PollType::Wait { submission_index: None, timeout: patience });
         if is_gone(device) {
@@ -209,14 +209,14 @@ impl Health {
     }
 
     /// What a call returns that got `error`: on a lost device, that it is lost.
-    pub(crate) fn explain(&self, device: &wgpu::Device, error: BackendError) -> BackendError {
+    pub(crate) fn explain(&self, device: &GuardedDevice, error: BackendError) -> BackendError {
         let state = self.check().and_then(|()| if is_gone(device) { self.confirm(device) } else { Ok(()) });
         state.err().unwrap_or(error)
     }
 
     /// [`check`](Self::check) after the device's answer to work of before. A browser answers on a lost device
     /// too, and tells of the loss apart from it; what is asked for now is answered after that.
-    pub(crate) async fn settle(&self, device: &wgpu::Device) -> BackendResult<()> {
+    pub(crate) async fn settle(&self, device: &GuardedDevice) -> BackendResult<()> {
         if cfg!(target_family = "wasm") {
             _ = guarded_async(device, || ()).await;
         }
@@ -239,7 +239,7 @@ impl Health {
 
 /// Whether the device is lost, as far as wgpu knows. It tells so by a callback, which another thread may be
 /// about to make; but a buffer that is made then can't be used.
-fn is_gone(device: &wgpu::Device) -> bool {
+fn is_gone(device: &GuardedDevice) -> bool {
     // In a browser a lost device makes buffers like any other.
     if cfg!(target_family = "wasm") {
         return false;

@@ -17,4 +17,4 @@ pub(crate) use health::{Health, Witness};
 pub(crate) use open::{Gpu, open};
 pub(crate) use profile::{DeviceProfile, h200, plausible_compute_units};
 pub(crate) use progress::Progress;
-pub(crate) use scope::{guarded, guarded_async};
+pub(crate) use scope::{GuardedDevice, guarded, guarded_async};

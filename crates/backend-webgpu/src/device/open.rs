@@ -6,7 +6,7 @@ use backend_api::{BackendError, BackendResult, DeviceInfo};
 
 use super::closing::compiling;
 use super::cooperative::has_cooperative_matrices;
-use super::{DeviceProfile, Health};
+use super::{DeviceProfile, GuardedDevice, Health};
 use crate::unchecked;
 
 /// An opened adapter.
@@ -15,7 +15,7 @@ pub(crate) struct Gpu {
     /// Keeps the adapter's world alive.
     pub(crate) _instance: wgpu::Instance,
     pub(crate) adapter: wgpu::Adapter,
-    pub(crate) device: wgpu::Device,
+    pub(crate) device: GuardedDevice,
     pub(crate) queue: wgpu::Queue,
     pub(crate) info: DeviceInfo,
     pub(crate) profile: DeviceProfile,
@@ -43,7 +43,7 @@ impl Gpu {
     pub(crate) fn new(
         instance: wgpu::Instance,
         adapter: wgpu::Adapter,
-        device: wgpu::Device,
+        device: GuardedDevice,
         queue: wgpu::Queue,
         info: DeviceInfo,
     ) -> Self {
@@ -134,5 +134,5 @@ pub(crate) async fn open(
     let (device, queue) = opened.await.map_err(|error| BackendError::NoAdapter {
         tried: vec![format!("{} = {} ({}): {error}", info.selector, info.name, info.api)],
     })?;
-    Ok(Gpu::new(instance, adapter, device, queue, info))
+    Ok(Gpu::new(instance, adapter, GuardedDevice::own(device), queue, info))
 }

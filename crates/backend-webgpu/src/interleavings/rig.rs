@@ -47,7 +47,8 @@ impl Rig {
         if submits == Submits::InTurn {
             info.api = "Gl".to_owned();
         }
-        let gpu = pollster::block_on(open(instance, adapter, info, false)).unwrap();
+        let limits = adapter.limits();
+        let gpu = pollster::block_on(open(instance, adapter, info, limits, false)).unwrap();
         Self(Arc::new(WebGpuBackend::over(Opened::new(Context::new(gpu).unwrap()))))
     }
 }

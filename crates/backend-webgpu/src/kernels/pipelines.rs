@@ -9,7 +9,7 @@ use super::Variant;
 use super::compose::{Target, compose};
 #[cfg(not(target_family = "wasm"))]
 use super::spirv;
-use crate::device::{GlLock, compiling, guarded, guarded_async};
+use crate::device::{GlLock, GuardedDevice, compiling, guarded, guarded_async};
 #[cfg(feature = "count-out-of-bounds")]
 use crate::out_of_bounds;
 use crate::sync::{Mutex, RwLock};
@@ -54,7 +54,7 @@ pub(crate) struct Kernel {
 /// parameters.
 #[derive(Debug)]
 pub(crate) struct Pipelines {
-    device: wgpu::Device,
+    device: GuardedDevice,
     target: Target,
     /// Whether the device takes SPIR-V.
     takes_spirv: bool,
@@ -67,7 +67,7 @@ pub(crate) struct Pipelines {
 }
 
 impl Pipelines {
-    pub(crate) fn new(device: &wgpu::Device, target: Target, takes_spirv: bool) -> Self {
+    pub(crate) fn new(device: &GuardedDevice, target: Target, takes_spirv: bool) -> Self {
         let params_layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
             label: Some("params"),
             entries: &[wgpu::BindGroupLayoutEntry {

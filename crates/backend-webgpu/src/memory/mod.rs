@@ -115,7 +115,7 @@ mod tests {
         let usage = wgpu::BufferUsages::STORAGE;
         let descriptor = wgpu::BufferDescriptor { label: None, size: 1024, usage, mapped_at_creation: false };
         let buffer = backend.device().unwrap().create_buffer(&descriptor);
-        let pool = Pool::new(backend.device().unwrap(), None, &Arc::default(), &Arc::default());
+        let pool = Pool::new(backend.guarded_device(), None, &Arc::default(), &Arc::default());
         let memory = Memory::new(pool);
         let whole = memory.import("test", buffer.clone()).unwrap();
         let view = memory.view(whole, 256, 512).unwrap();

@@ -7,7 +7,7 @@ use backend_api::{BackendError, BackendResult, MemoryStats};
 use super::account::{Account, Use};
 use super::block::{Block, Storage};
 use crate::device::Progress;
-use crate::device::guarded;
+use crate::device::{GuardedDevice, guarded};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
@@ -29,7 +29,7 @@ const MAX_PARTS: usize = 256;
 /// bind group names it. Its bytes count against the budget until then.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    device: wgpu::Device,
+    device: GuardedDevice,
     max_bytes: usize,
     /// Bytes of the device's memory, where it tells.
     capacity: Option<u64>,
@@ -97,7 +97,7 @@ pub(crate) enum Allocation {
 
 impl Pool {
     pub(crate) fn new(
-        device: &wgpu::Device,
+        device: &GuardedDevice,
         capacity: Option<u64>,
         progress: &Arc<Progress>,
         has_dropped: &Arc<AtomicBool>,

@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 use backend_api::{BackendError, BackendResult};
 
+use crate::device::GuardedDevice;
 use crate::memory::{Block, Storage};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::bound;
@@ -60,7 +61,7 @@ const MAX_BACKLOG: usize = bound(32, 3);
 /// The open batch and those in flight.
 #[derive(Debug)]
 pub(crate) struct Recorder {
-    device: wgpu::Device,
+    device: GuardedDevice,
     submitter: Arc<Submitter>,
     /// Counts batches from 1.
     number: u64,
@@ -106,7 +107,7 @@ impl OpenPass {
 
 impl Recorder {
     pub(crate) fn new(
-        device: &wgpu::Device,
+        device: &GuardedDevice,
         submitter: &Arc<Submitter>,
         params_layout: &wgpu::BindGroupLayout,
         has_dropped: &Arc<AtomicBool>,

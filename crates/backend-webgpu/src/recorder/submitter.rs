@@ -9,7 +9,7 @@ use super::Deadline;
 use super::batch::{Batch, Flows, Then};
 #[cfg(not(target_family = "wasm"))]
 use super::worker::Worker;
-use crate::device::{Health, Progress, guarded};
+use crate::device::{GuardedDevice, Health, Progress, guarded};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{self, Instant, bound};
 
@@ -41,7 +41,7 @@ pub(crate) struct Submitter {
 /// The queue with what has to be told of it.
 #[derive(Clone, Debug)]
 pub(super) struct Port {
-    pub(super) device: wgpu::Device,
+    pub(super) device: GuardedDevice,
     pub(super) queue: wgpu::Queue,
     pub(super) health: Arc<Health>,
     pub(super) progress: Arc<Progress>,
@@ -65,7 +65,7 @@ impl Ticket {
 impl Submitter {
     /// Submits from the thread that calls, or from one of its own.
     pub(crate) fn new(
-        device: &wgpu::Device,
+        device: &GuardedDevice,
         queue: &wgpu::Queue,
         health: &Arc<Health>,
         progress: &Arc<Progress>,
@@ -286,7 +286,7 @@ mod tests {
 
     /// A submitter beside the backend's own, which tells its batches to nobody else.
     fn submitter(backend: &WebGpuBackend, has_thread: bool) -> Submitter {
-        let (device, queue) = (backend.device().unwrap(), backend.queue().unwrap());
+        let (device, queue) = (backend.guarded_device(), backend.queue().unwrap());
         Submitter::new(device, queue, &Health::detached(), &Arc::default(), has_thread)
     }
 

@@ -21,7 +21,7 @@ struct Rig {
 impl Rig {
     fn new(has_thread: bool) -> Self {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
-        let (device, queue) = (backend.device().unwrap(), backend.queue().unwrap());
+        let (device, queue) = (backend.guarded_device(), backend.queue().unwrap());
         let submitter = Submitter::new(device, queue, &Health::detached(), &Arc::default(), has_thread);
         let (submitter, has_dropped) = (Arc::new(submitter), Arc::default());
         let (recorder, fill) = {
@@ -244,7 +244,7 @@ type Way<'a> = &'a dyn Fn(&mut Recorder) -> BackendResult<()>;
 #[test]
 fn each_step_of_a_graph_has_its_own_parameters() {
     let backend = WebGpuBackend::open().expect("a WebGPU adapter");
-    let device = backend.device().unwrap();
+    let device = backend.guarded_device();
     for immediates in [false, true] {
         if immediates && !device.features().contains(wgpu::Features::IMMEDIATES) {
             continue;

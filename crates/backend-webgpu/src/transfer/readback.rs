@@ -3,13 +3,13 @@
 use backend_api::{BackendError, BackendResult, Diagnostic};
 
 use super::{bytes, most_bytes};
-use crate::device::guarded;
+use crate::device::{GuardedDevice, guarded};
 use crate::sync::{Mutex, bound};
 
 /// Read-back buffers of powers of two, kept for reuse.
 #[derive(Debug)]
 pub(crate) struct Readback {
-    device: wgpu::Device,
+    device: GuardedDevice,
     free: Mutex<Vec<wgpu::Buffer>>,
 }
 
@@ -20,7 +20,7 @@ impl Readback {
     const MIN_BYTES: usize = bound(4 << 10, 16);
     const MAX_FREE: usize = bound(4, 2);
 
-    pub(crate) fn new(device: &wgpu::Device) -> Self {
+    pub(crate) fn new(device: &GuardedDevice) -> Self {
         Self { device: device.clone(), free: Mutex::default() }
     }
 
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn buffers_are_powers_of_two() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
-        let readback = Readback::new(backend.device().unwrap());
+        let readback = Readback::new(backend.guarded_device());
         let sizes = [1, 4096, 4097, 8193].map(|bytes| readback.acquire(bytes).unwrap().size());
         assert_eq!(sizes, [4096, 4096, 8192, 16_384]);
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn a_read_may_begin_at_any_byte() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
-        let readback = Readback::new(backend.device().unwrap());
+        let readback = Readback::new(backend.guarded_device());
         let bytes: Vec<u8> = (0..4096).map(|i| (i % 251) as u8).collect();
         for (skip, len) in [(0, 4096), (0, 1), (3, 5), (8, 8), (13, 20), (4095, 1), (1, 4095), (12, 0)] {
             let mut read = vec![255; len];
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn a_few_buffers_are_kept_for_the_next_reads() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
-        let readback = Readback::new(backend.device().unwrap());
+        let readback = Readback::new(backend.guarded_device());
         assert_eq!(readback.bytes(), 0);
         let buffers = [(); 5].map(|()| mapped(&backend, &readback, &[1; 16]));
         for buffer in &buffers {

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use backend_api::{BackendError, BackendResult, Diagnostic};
 
 use super::{bytes, most_bytes};
-use crate::device::guarded;
+use crate::device::{GuardedDevice, guarded};
 use crate::sync::{self, Mutex, bound};
 
 /// A few mapped buffers that are filled, copied from by a batch, and mapped again when the batch has
 /// finished.
 #[derive(Debug)]
 pub(crate) struct StagingRing {
-    device: wgpu::Device,
+    device: GuardedDevice,
     /// Bytes of one buffer.
     chunk: usize,
     /// The buffer being filled and the bytes already in it.
@@ -37,7 +37,7 @@ impl StagingRing {
     /// Buffers of the ring. In a browser, where nothing can wait for one to come back, there is no bound.
     const MAX_BUFFERS: Option<usize> = if cfg!(target_family = "wasm") { None } else { Some(bound(8, 3)) };
 
-    pub(crate) fn new(device: &wgpu::Device) -> Self {
+    pub(crate) fn new(device: &GuardedDevice) -> Self {
         let chunk = Self::chunk(&device.limits());
         Self { device: device.clone(), chunk, current: None, full: Vec::new(), shared: Arc::default() }
     }
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn writes_fill_a_buffer_before_the_next_one_is_taken() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
-        let mut ring = StagingRing::new(backend.device().unwrap());
+        let mut ring = StagingRing::new(backend.guarded_device());
         ring.chunk = 64;
         let mut write = |len: usize| ring.write("test", &vec![1; len]).unwrap().unwrap();
         let (first, start) = write(12);
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn buffers_come_back_when_their_batch_has_finished() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
-        let device = backend.device().unwrap();
+        let device = backend.guarded_device();
         let mut ring = StagingRing::new(device);
         ring.chunk = 64;
         let fill = |ring: &mut StagingRing| {
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn a_buffer_that_cannot_be_mapped_again_makes_room_for_another() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
-        let device = backend.device().unwrap();
+        let device = backend.guarded_device();
         let mut ring = StagingRing::new(device);
         ring.chunk = 64;
         let written = [(); 2].map(|()| ring.write("test", &[1; 64]).unwrap().is_some());
