@@ -30,8 +30,9 @@ pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
     drivers::prepare(sh, true, false)?;
     let weights = model::ensure_present(sh)?;
     let library = wheel::build(sh, "dev")?;
-    let [nodes, models, architectures, operators, recurrent, failures] =
-        ["node_models", "models", "architectures", "operators", "recurrent", "failures"].map(script);
+    let [nodes, models, architectures, operators, recurrent, failures, profiling] =
+        ["node_models", "models", "architectures", "operators", "recurrent", "failures", "profiling"]
+            .map(script);
     let arguments = &args.arguments;
     for (i, version) in args.versions.iter().enumerate() {
         let python = environment(sh, version)?;
@@ -48,6 +49,7 @@ pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
             cmd!(sh, "{python} {operators} {library}").run()?;
             cmd!(sh, "{python} {recurrent} {library}").run()?;
             cmd!(sh, "{python} {failures} {library}").run()?;
+            cmd!(sh, "{python} {profiling} {library}").run()?;
         }
     }
     if let (Some(version), Some(device)) = (args.versions.first(), args.devices.first()) {
