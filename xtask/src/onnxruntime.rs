@@ -79,13 +79,14 @@ impl Run {
         let Self { sh, version, python, device, nodes } = self;
         let _device = sh.push_env("COMPUTE_BACKEND", device);
         let weights = [weights.to_string_lossy().into_owned()];
-        let tests: [(&str, &[String]); 6] = [
+        let tests: [(&str, &[String]); 7] = [
             ("node_models", nodes),
             ("models", &weights),
             ("architectures", &[]),
             ("operators", &[]),
             ("recurrent", &[]),
             ("failures", &[]),
+            ("profiling", &[]),
         ];
         for (name, arguments) in tests {
             let test = script(name);

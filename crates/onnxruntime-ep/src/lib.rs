@@ -10,6 +10,7 @@
 //!                       ├── claim     which nodes are taken, in which convex subgraphs (support, partition)
 //!                       └── plan      a subgraph compiled (fuse) and run, node by node
 //!                             ├── capture  runs whose shapes repeat, as graphs of the backend
+//!                             ├── profile  events of a run's steps, while ONNX Runtime profiles
 //!                             ├── ops      operators in operations of the backend
 //!                             └── host     integers, truth values and shapes
 //! ```
@@ -34,6 +35,7 @@ mod ops;
 mod options;
 mod partition;
 mod plan;
+mod profile;
 mod support;
 mod tensor;
 mod workspace;

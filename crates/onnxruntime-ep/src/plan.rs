@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::fuse::{fold, fuse, merge, pack, unpack};
 use crate::model::{Graph, Name, Node};
 use crate::ops::{self, Call, Device, Run};
+use crate::profile::{Listeners, Profilers};
 use crate::tensor::Tensor;
 use crate::workspace::Workspace;
 
@@ -25,6 +26,8 @@ pub(crate) struct Plan {
     pub(crate) places: Vec<Option<usize>>,
     pub(crate) outputs: Vec<usize>,
     pub(crate) captures: Arc<Captures>,
+    /// Who hears of the steps of runs.
+    pub(crate) profilers: Arc<Profilers>,
     /// The kernels of the first run, compiled side by side before it.
     warmed_up: Once,
 }
@@ -93,6 +96,7 @@ impl Plan {
             places: inputs,
             outputs,
             captures: Arc::default(),
+            profilers: Arc::default(),
             warmed_up: Once::new(),
         })
     }
@@ -113,10 +117,15 @@ impl Plan {
         names.join(" ")
     }
 
-    /// Computes the outputs, in order, of inputs in order: by a graph if the shapes repeat.
+    /// Computes the outputs, in order, of inputs in order: by a graph if the shapes repeat and nobody profiles.
     pub(crate) fn run(&self, inputs: Vec<Option<Tensor>>) -> Result<Vec<Tensor>> {
         // After a panic in it, which that run reports, the next run compiles what is left.
         self.warmed_up.call_once_force(|_| capture::warm_up(self, &inputs));
+        if let Some(listeners) = self.profilers.listeners() {
+            // What was called before isn't a step's.
+            self.backend.synchronize()?;
+            return self.run_eagerly(inputs, Some(&listeners));
+        }
         let key = capture::key(&inputs);
         let loan = match self.captures.next(&key) {
             Next::Replay(loan) => Some(loan),
@@ -133,10 +142,10 @@ impl Plan {
         if let Some(outputs) = loan.map(|loan| loan.replay(self, &inputs)).transpose()?.flatten() {
             return Ok(outputs);
         }
-        self.run_eagerly(inputs)
+        self.run_eagerly(inputs, None)
     }
 
-    fn run_eagerly(&self, inputs: Vec<Option<Tensor>>) -> Result<Vec<Tensor>> {
+    fn run_eagerly(&self, inputs: Vec<Option<Tensor>>, listeners: Option<&Listeners>) -> Result<Vec<Tensor>> {
         let mut values = self.initial.clone();
         for (&place, input) in self.places.iter().zip(inputs) {
             if let (Some(place), Some(input)) = (place, input) {
@@ -144,7 +153,11 @@ impl Plan {
             }
         }
         for step in &self.steps {
-            let outputs = self.call(step, &values, Workspace::new(&self.backend), &*self.backend)?;
+            let compute = || self.call(step, &values, Workspace::new(&self.backend), &*self.backend);
+            let outputs = match listeners {
+                Some(listeners) => listeners.step(&step.node, &*self.backend, compute)?,
+                None => compute()?,
+            };
             for (place, output) in step.outputs.iter().zip(outputs) {
                 if let Some(place) = *place {
                     values[place] = Some(output);

@@ -167,8 +167,8 @@ def device():
     return [device for device in ort.get_ep_devices() if device.ep_name == NAME][0]
 
 
-def ours(model, options=None):
-    settings = ort.SessionOptions()
+def ours(model, options=None, settings=None):
+    settings = settings or ort.SessionOptions()
     settings.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
     settings.add_provider_for_devices([device()], options or {})
     session = ort.InferenceSession(model, sess_options=settings)

@@ -5,10 +5,13 @@ use std::sync::OnceLock;
 
 use ort_sys::{OrtApi, OrtApiBase};
 
-use super::tables::{API_VERSION, EpApi};
+use super::tables::{API_VERSION, EpApi, PROFILING_VERSION, ProfilingApi};
 use crate::error::{Error, Result};
 
-static API: OnceLock<(&'static OrtApi, &'static EpApi)> = OnceLock::new();
+static API: OnceLock<Tables> = OnceLock::new();
+
+/// ONNX Runtime's functions, those for providers, and those for profiles where it has them.
+type Tables = (&'static OrtApi, &'static EpApi, Option<&'static ProfilingApi>);
 
 /// Keeps the tables of the process's ONNX Runtime; false if it is older than the library needs.
 ///
@@ -21,8 +24,29 @@ pub(super) unsafe fn set(base: *const OrtApiBase) -> bool {
     let Some(api) = (unsafe { (base.GetApi)(API_VERSION).as_ref() }) else { return false };
     // SAFETY: a function of the table of version 23, whose declaration `EpApi` is.
     let Some(ep_api) = (unsafe { (api.GetEpApi)().cast::<EpApi>().as_ref() }) else { return false };
-    API.get_or_init(|| (api, ep_api));
+    // SAFETY: a function of the process's table, whose text lives as long.
+    let version = unsafe { text((base.GetVersionString)()) };
+    // SAFETY: the caller's promise.
+    let profiling_api = if is_profiling(&version) { unsafe { later(base) } } else { None };
+    API.get_or_init(|| (api, ep_api, profiling_api));
     true
+}
+
+/// The table of a later version.
+///
+/// # Safety
+/// `base` must be ONNX Runtime's own table.
+unsafe fn later(base: &OrtApiBase) -> Option<&'static ProfilingApi> {
+    // SAFETY: the caller's promise; the table that `ProfilingApi` declares is that of the version asked for.
+    unsafe { ((base.GetApi)(PROFILING_VERSION).as_ref()?.GetEpApi)().cast::<ProfilingApi>().as_ref() }
+}
+
+/// Whether a version of ONNX Runtime, such as `1.23.2`, has the API's version for profiles. It is asked by its
+/// text, as asking for an API that it doesn't have makes it write to the standard error.
+fn is_profiling(version: &str) -> bool {
+    let mut numbers = version.split('.').map(str::parse::<u32>);
+    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return false };
+    (major, minor) >= (1, PROFILING_VERSION)
 }
 
 /// ONNX Runtime's functions.
@@ -35,7 +59,12 @@ pub(super) fn ep_api() -> Result<&'static EpApi> {
     tables().map(|tables| tables.1)
 }
 
-fn tables() -> Result<&'static (&'static OrtApi, &'static EpApi)> {
+/// Its functions for profiles, which versions before 1.25 don't have.
+pub(super) fn profiling_api() -> Result<&'static ProfilingApi> {
+    tables()?.2.ok_or_else(|| Error::invalid("this version of ONNX Runtime has no profiles of providers"))
+}
+
+fn tables() -> Result<&'static Tables> {
     API.get().ok_or_else(|| Error::invalid("ONNX Runtime's API isn't set"))
 }
 
@@ -49,4 +78,15 @@ pub(super) unsafe fn text(text: *const c_char) -> String {
     }
     // SAFETY: the caller's promise.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_profiling;
+
+    #[test]
+    fn profiles_are_asked_for_from_1_25_on() {
+        assert!(["1.25.0", "1.32.0", "1.100.0-dev", "2.0"].into_iter().all(is_profiling));
+        assert!(!["1.23.2", "1.24.4", "1", "", "x.30"].into_iter().any(is_profiling));
+    }
 }

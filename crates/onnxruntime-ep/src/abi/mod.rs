@@ -15,6 +15,7 @@ mod compute;
 mod factory;
 mod graph;
 mod log;
+mod profiler;
 mod provider;
 mod status;
 mod tables;

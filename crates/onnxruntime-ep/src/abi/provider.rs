@@ -7,18 +7,21 @@ use std::sync::Arc;
 use backend_api::ComputeBackend;
 use ort_sys::{OrtGraph, OrtNode, OrtStatusPtr};
 
-use super::api::ep_api;
-use super::compute;
+use super::api::{ep_api, profiling_api};
 use super::graph::{self, Constants};
 use super::log::Logger;
 use super::status::{check, guard, guard_value};
-use super::tables::{API_VERSION, Ep, GraphSupportInfo, NodeComputeInfo, NodeFusionOptions};
+use super::tables::{
+    API_VERSION, Ep, EpProfiler, GraphSupportInfo, NodeComputeInfo, NodeFusionOptions, PROFILING_VERSION,
+};
+use super::{compute, profiler};
 use crate::claim::{Claim, claim};
 use crate::devices::Device;
 use crate::error::{Error, Result};
 use crate::half_precision::halve;
 use crate::options::{Options, Precision};
 use crate::plan::Plan;
+use crate::profile::Profilers;
 
 /// ONNX Runtime's table, and what it doesn't look at behind it.
 #[repr(C)]
@@ -27,6 +30,7 @@ struct Provider {
     backend: Arc<dyn ComputeBackend>,
     options: Options,
     logger: Logger,
+    profilers: Arc<Profilers>,
 }
 
 /// A provider that computes on `device`; `release` gives it back.
@@ -35,7 +39,8 @@ pub(super) fn create(device: &Device, options: Options, logger: Logger) -> Resul
     let info = &device.info;
     logger.info(&format!("computing on {} ({}, {})", info.name, info.api, info.selector));
     let table = Ep {
-        ort_version_supported: API_VERSION,
+        // ONNX Runtime reads no field that the version doesn't have.
+        ort_version_supported: if profiling_api().is_ok() { PROFILING_VERSION } else { API_VERSION },
         GetName: name,
         GetCapability: capability,
         Compile: compile,
@@ -48,8 +53,13 @@ pub(super) fn create(device: &Device, options: Options, logger: Logger) -> Resul
         CreateAllocator: None,
         CreateSyncStreamForDevice: None,
         GetCompiledModelCompatibilityInfo: None,
+        GetKernelRegistry: None,
+        IsConcurrentRunSupported: None,
+        Sync: None,
+        CreateProfiler: create_profiler,
     };
-    Ok(Box::into_raw(Box::new(Provider { table, backend, options, logger })).cast())
+    let profilers = Arc::default();
+    Ok(Box::into_raw(Box::new(Provider { table, backend, options, logger, profilers })).cast())
 }
 
 /// # Safety
@@ -152,9 +162,18 @@ unsafe fn plan(provider: &Provider, graph: *const OrtGraph, fused: *const OrtNod
             provider.logger.info("the device has no f16: computing in f32");
         }
     }
-    let plan = Plan::new(graph, &provider.backend)?;
+    let mut plan = Plan::new(graph, &provider.backend)?;
+    plan.profilers = Arc::clone(&provider.profilers);
     provider.logger.info(&format!("{nodes} nodes in {} steps: {}", plan.steps.len(), plan.operators()));
     Ok(plan)
+}
+
+unsafe extern "system" fn create_profiler(this: *mut Ep, out: *mut *mut EpProfiler) -> OrtStatusPtr {
+    guard(|| {
+        // SAFETY: ONNX Runtime passes the provider back, and a place for the profiler.
+        unsafe { out.write(profiler::create(&provider(this).profilers)) };
+        Ok(())
+    })
 }
 
 unsafe extern "system" fn release_compiled(_this: *mut Ep, infos: *mut *mut NodeComputeInfo, count: usize) {

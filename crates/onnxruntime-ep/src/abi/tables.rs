@@ -1,10 +1,12 @@
-//! Tables of ONNX Runtime's provider API at version 23, of which `ort-sys` has only the names.
+//! Tables of ONNX Runtime's provider API at version 23, and what version 25 adds for profiles; `ort-sys` has only
+//! the names.
 //!
 //! The order and types of the fields are those of `onnxruntime_ep_c_api.h`. Later versions append fields, and
 //! look at ours only as far as the version in the first field reaches.
 #![expect(non_snake_case, reason = "the fields are called as in the C header")]
 
 use std::ffi::{c_char, c_void};
+use std::mem::offset_of;
 
 use ort_sys::{
     OrtAllocator, OrtEpDevice, OrtGraph, OrtHardwareDevice, OrtKernelContext, OrtKeyValuePairs, OrtLogger,
@@ -13,6 +15,9 @@ use ort_sys::{
 
 /// The version of ONNX Runtime's API that the library is built for.
 pub(super) const API_VERSION: u32 = 23;
+
+/// The version of the API from which on ONNX Runtime asks providers for profilers.
+pub(super) const PROFILING_VERSION: u32 = 25;
 
 /// A function that isn't called or not provided.
 pub(super) type Unused = Option<unsafe extern "system" fn()>;
@@ -62,6 +67,77 @@ pub(super) struct EpApi {
     pub(super) MemoryDevice_GetMemoryType: Unused,
     pub(super) MemoryDevice_GetVendorId: unsafe extern "system" fn(device: *const MemoryDevice) -> u32,
     pub(super) MemoryDevice_GetDeviceId: unsafe extern "system" fn(device: *const MemoryDevice) -> u32,
+}
+
+/// `OrtEpApi` at version 25, as far as its functions for profiles; to be read only where ONNX Runtime has that
+/// version.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct ProfilingApi {
+    _since_23: EpApi,
+    /// What versions 23, 24 and 25 have up to here: streams, kernels of single operators, and schemas.
+    _unused: [Unused; 52],
+    pub(super) CreateProfilingEvent: unsafe extern "system" fn(
+        category: ProfilingEventCategory,
+        process: i32,
+        thread: i32,
+        name: *const c_char,
+        start_us: i64,
+        duration_us: i64,
+        keys: *const *const c_char,
+        values: *const *const c_char,
+        count: usize,
+        out: *mut *mut ProfilingEvent,
+    ) -> OrtStatusPtr,
+    pub(super) ReleaseProfilingEvent: unsafe extern "system" fn(event: *mut ProfilingEvent),
+    /// `ProfilingEvent_GetCategory`, `GetName`, `GetTimestampUs`, `GetDurationUs` and `GetArgValue`.
+    _getters: [Unused; 5],
+    pub(super) ProfilingEventsContainer_AddEvents: unsafe extern "system" fn(
+        container: *mut ProfilingEventsContainer,
+        events: *const *const ProfilingEvent,
+        count: usize,
+    ) -> OrtStatusPtr,
+}
+
+/// The functions' places, which ONNX Runtime promises not to change.
+const _: () = {
+    assert!(offset_of!(ProfilingApi, CreateProfilingEvent) == 65 * size_of::<Unused>());
+    assert!(offset_of!(ProfilingApi, ProfilingEventsContainer_AddEvents) == 72 * size_of::<Unused>());
+};
+
+/// `OrtProfilingEventCategory`, of which providers use one.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) enum ProfilingEventCategory {
+    Kernel = 2,
+}
+
+/// `OrtProfilingEvent`.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct ProfilingEvent {
+    _opaque: [u8; 0],
+}
+
+/// `OrtProfilingEventsContainer`: the profile that events are added to.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct ProfilingEventsContainer {
+    _opaque: [u8; 0],
+}
+
+/// `OrtEpProfilerImpl`: collects the provider's events.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct EpProfiler {
+    pub(super) ort_version_supported: u32,
+    pub(super) Release: unsafe extern "system" fn(this: *mut Self),
+    pub(super) StartProfiling: unsafe extern "system" fn(this: *mut Self, offset_ns: i64) -> OrtStatusPtr,
+    pub(super) StartEvent: unsafe extern "system" fn(this: *mut Self, id: u64) -> OrtStatusPtr,
+    pub(super) StopEvent:
+        unsafe extern "system" fn(this: *mut Self, id: u64, event: *const ProfilingEvent) -> OrtStatusPtr,
+    pub(super) EndProfiling:
+        unsafe extern "system" fn(this: *mut Self, container: *mut ProfilingEventsContainer) -> OrtStatusPtr,
 }
 
 /// `OrtNodeFusionOptions`.
@@ -142,6 +218,11 @@ pub(super) struct Ep {
     pub(super) CreateAllocator: Unused,
     pub(super) CreateSyncStreamForDevice: Unused,
     pub(super) GetCompiledModelCompatibilityInfo: Unused,
+    pub(super) GetKernelRegistry: Unused,
+    pub(super) IsConcurrentRunSupported: Unused,
+    pub(super) Sync: Unused,
+    pub(super) CreateProfiler:
+        unsafe extern "system" fn(this: *mut Self, out: *mut *mut EpProfiler) -> OrtStatusPtr,
 }
 
 /// `OrtNodeComputeInfo`: runs a compiled subgraph.
