@@ -179,7 +179,8 @@ mod tests {
         second.close();
         assert!(all.listeners().is_none());
         let ends = [all.end(&first), all.end(&second)];
-        let names = ends.each_ref().map(|events| events.iter().map(|event| event.name.as_str()).collect());
+        let names: [Vec<&str>; 2] =
+            ends.each_ref().map(|events| events.iter().map(|event| event.name.as_str()).collect());
         assert_eq!(names, [vec!["a"], vec!["Relu"]]);
         assert!(ends[0][0].start >= Duration::from_secs(1) && ends[1][0].start >= Duration::from_secs(2));
         listeners.step(&node("late"), &backend, || Ok(())).unwrap();

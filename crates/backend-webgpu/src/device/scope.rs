@@ -136,10 +136,10 @@ pub(crate) async fn guarded_async<T>(
 
 impl Catcher {
     /// What wgpu is to call with each error that no scope takes.
-    fn handler(
+    fn handler<R: Fn(wgpu::Error) + Send + Sync + 'static>(
         &self,
-        report: impl Fn(wgpu::Error) + Send + Sync + 'static,
-    ) -> impl Fn(wgpu::Error) + Send + Sync + 'static {
+        report: R,
+    ) -> impl Fn(wgpu::Error) + Send + Sync + 'static + use<R> {
         let catcher = self.clone();
         move |error| match &catcher {
             #[cfg(not(target_family = "wasm"))]
@@ -262,7 +262,12 @@ mod tests {
         let usage =
             wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::MAP_WRITE;
         let size = device.limits().max_buffer_size + 4;
-        device.create_buffer(&wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false });
+        drop(device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size,
+            usage,
+            mapped_at_creation: false,
+        }));
     }
 
     #[test]
