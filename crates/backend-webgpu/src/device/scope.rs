@@ -143,8 +143,8 @@ impl Catcher {
         let catcher = self.clone();
         move |error| match &catcher {
             #[cfg(not(target_family = "wasm"))]
-            Catcher::Handler(mark) => _ = Entered::catch(mark, error).map(&report),
-            Catcher::Scopes => report(error),
+            Self::Handler(mark) => _ = Entered::catch(mark, error).map(&report),
+            Self::Scopes => report(error),
         }
     }
 }

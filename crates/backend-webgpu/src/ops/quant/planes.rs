@@ -118,7 +118,8 @@ pub(super) fn bindable_matrices(
     matrix: usize,
     range: (usize, usize),
 ) -> impl Iterator<Item = (usize, usize)> + use<> {
-    let most = (bindable_rows(ctx, layout, 0) / matrix.max(1)).max(1);
+    // Matrices without rows have nothing to be bound.
+    let most = bindable_rows(ctx, layout, 0).checked_div(matrix).map_or(usize::MAX, |most| most.max(1));
     Quants::of(ctx, layout, slice, matrix).parts(most, range)
 }
 
