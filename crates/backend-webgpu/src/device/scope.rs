@@ -274,7 +274,8 @@ mod tests {
     fn memory_comes_before_validation_before_internal_and_the_first_of_each_kind_is_told() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
         let (device, raise, late) = rig(&backend);
-        let cases: [(&[fn() -> wgpu::Error], &str); 5] = [
+        type Make = fn() -> wgpu::Error;
+        let cases: [(&[Make], &str); 5] = [
             (&[], "nothing"),
             (&[internal], "internal"),
             (&[internal, || validation("first"), || validation("second")], "first"),
@@ -310,7 +311,7 @@ mod tests {
             (0, &["late".to_owned()][..])
         );
         let panics = std::panic::AssertUnwindSafe(|| guarded(&device, || panic!("of the work")));
-        assert!(std::panic::catch_unwind(|| panics().map(|()| ())).is_err());
+        assert!(std::panic::catch_unwind(panics).is_err());
         raise(internal());
         assert_eq!(*late.lock().unwrap(), ["internal"], "a panic ends the work");
     }
