@@ -114,9 +114,9 @@ impl WebGpuBackend {
     }
 
     /// A backend on a device that the caller has opened. It uses of it what the device's features and limits
-    /// allow. The caller must leave the device's uncaptured-error and lost callbacks to the backend. wgpu keeps some 250 bytes
-    /// for each thread that has called the backend, as long as the device lives. Callbacks of
-    /// the caller's own submissions and mappings may be made within any call of the backend, and mustn't call it.
+    /// allow. The caller must leave the device's uncaptured-error and lost callbacks to the backend. wgpu keeps memory
+    /// for each thread that the backend has caught errors on, as long as the device lives. Callbacks of the caller's
+    /// own submissions and mappings may be made within any call of the backend, and mustn't call it.
     ///
     /// # Errors
     /// [`OutOfMemory`](BackendError::OutOfMemory); [`Unsupported`](BackendError::Unsupported) where the device was

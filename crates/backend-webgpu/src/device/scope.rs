@@ -22,8 +22,8 @@ enum Catcher {
     /// guarded work of that thread with this mark has it.
     #[cfg(not(target_family = "wasm"))]
     Handler(Arc<()>),
-    /// wgpu's error scopes. On natively opened devices wgpu-core 30.0.2 keeps some 250 bytes for each thread that ever
-    /// pushed one, for as long as the device lives.
+    /// wgpu's error scopes. On natively opened devices wgpu-core 30.0.2 keeps an entry for each thread that ever pushed
+    /// one, for as long as the device lives.
     Scopes,
 }
 

@@ -128,8 +128,8 @@ pub(crate) fn scatter(ctx: &OpContext, op: &'static str, desc: &ScatterDesc) -> 
 const INDEX: f64 = 4.0;
 const SHARED_INDEX: f64 = 4.0 / 32.0;
 
-/// Whether each element of the source finds its place in the table, and whether another one goes there too. A search by the
-/// table goes through the indices for every element of that.
+/// Whether invocations work on elements of the source, and look for others that go to the same place. Those that work on
+/// elements of the table go through all of the indices for each of them.
 fn is_by_source(desc: &ScatterDesc, by_element: bool) -> bool {
     let ScatterDesc { op, rows, columns, count, .. } = *desc;
     if op == ScatterOp::Assign {

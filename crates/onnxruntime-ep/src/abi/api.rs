@@ -27,23 +27,23 @@ pub(super) unsafe fn set(base: *const OrtApiBase) -> bool {
     // SAFETY: a function of the process's table, whose text lives as long.
     let version = unsafe { text((base.GetVersionString)()) };
     // SAFETY: the caller's promise.
-    let profiling_api = if is_profiling(&version) { unsafe { later(base) } } else { None };
+    let profiling_api = if has_profiling_api(&version) { unsafe { profiling_table(base) } } else { None };
     API.get_or_init(|| (api, ep_api, profiling_api));
     true
 }
 
-/// The table of a later version.
+/// The functions for profiles, of the first version of the API that has them.
 ///
 /// # Safety
 /// `base` must be ONNX Runtime's own table.
-unsafe fn later(base: &OrtApiBase) -> Option<&'static ProfilingApi> {
+unsafe fn profiling_table(base: &OrtApiBase) -> Option<&'static ProfilingApi> {
     // SAFETY: the caller's promise; the table that `ProfilingApi` declares is that of the version asked for.
     unsafe { ((base.GetApi)(PROFILING_VERSION).as_ref()?.GetEpApi)().cast::<ProfilingApi>().as_ref() }
 }
 
 /// Whether a version of ONNX Runtime, such as `1.23.2`, has the API's version for profiles. It is asked by its
 /// text, as asking for an API that it doesn't have makes it write to the standard error.
-fn is_profiling(version: &str) -> bool {
+fn has_profiling_api(version: &str) -> bool {
     let mut numbers = version.split('.').map(str::parse::<u32>);
     let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return false };
     (major, minor) >= (1, PROFILING_VERSION)
@@ -82,11 +82,11 @@ pub(super) unsafe fn text(text: *const c_char) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::is_profiling;
+    use super::has_profiling_api;
 
     #[test]
     fn profiles_are_asked_for_from_1_25_on() {
-        assert!(["1.25.0", "1.32.0", "1.100.0-dev", "2.0"].into_iter().all(is_profiling));
-        assert!(!["1.23.2", "1.24.4", "1", "", "x.30"].into_iter().any(is_profiling));
+        assert!(["1.25.0", "1.32.0", "1.100.0-dev", "2.0"].into_iter().all(has_profiling_api));
+        assert!(!["1.23.2", "1.24.4", "1", "", "x.30"].into_iter().any(has_profiling_api));
     }
 }
