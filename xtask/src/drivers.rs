@@ -2,6 +2,7 @@
 //!
 //! Linux only: elsewhere the system brings a driver, and there is nothing to find or install.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
@@ -186,12 +187,18 @@ fn report(interfaces: &[Interface]) {
     }
 }
 
+/// What `sh` tells the loaders and the drivers of the commands that it runs, for a program that it doesn't start.
+pub(crate) fn variables(sh: &Shell) -> Vec<(&'static str, OsString)> {
+    let names = [ADDED_DRIVERS, CHOSEN_DRIVERS[0], UNOPTIMISED.0];
+    names.into_iter().filter_map(|name| Some((name, sh.var_os(name)?))).collect()
+}
+
 /// Another shell in the workspace's root that knows the same drivers, for another thread.
 pub(crate) fn another_shell(sh: &Shell) -> anyhow::Result<Shell> {
     let other = Shell::new()?;
     other.change_dir(sh.current_dir());
-    if let Some(list) = sh.var_os(ADDED_DRIVERS) {
-        other.set_var(ADDED_DRIVERS, list);
+    for (name, value) in variables(sh) {
+        other.set_var(name, value);
     }
     Ok(other)
 }

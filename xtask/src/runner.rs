@@ -4,6 +4,7 @@
 //! or wait for one.
 
 use std::cmp::Reverse;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ use anyhow::{Context as _, bail};
 use serde::Deserialize;
 use xshell::{Shell, cmd};
 
-use crate::parallel;
+use crate::{drivers, parallel};
 
 /// Programs that expect something within a second or less: they run by themselves, after the others. Those that look at the
 /// memory of their own process, or that take more than a minute for a hang, needn't.
@@ -86,8 +87,9 @@ pub(crate) fn run(sh: &Shell) -> anyhow::Result<()> {
     let rank = |program: &Program| LONG.iter().position(|name| *name == program.name).unwrap_or(LONG.len());
     together.sort_by_key(rank);
     let at_once = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut ended = run_all(together, at_once);
-    ended.extend(run_all(alone, 1));
+    let variables = drivers::variables(sh);
+    let mut ended = run_all(together, at_once, &variables);
+    ended.extend(run_all(alone, 1, &variables));
     ended.sort_by_key(|program| Reverse(program.time));
     println!("seconds per program, of which {at_once} ran at a time:");
     for Ended { name, time, .. } in &ended {
@@ -124,13 +126,16 @@ fn programs(messages: &str) -> anyhow::Result<Vec<Program>> {
     Ok(programs)
 }
 
+/// Environment variables of a program, besides its parent's.
+type Variables = [(&'static str, OsString)];
+
 /// Runs programs, so many at a time, and prints what each has printed when it ends.
-fn run_all(programs: Vec<Program>, at_once: usize) -> Vec<Ended> {
+fn run_all(programs: Vec<Program>, at_once: usize, variables: &Variables) -> Vec<Ended> {
     // Outputs don't mix: whoever prints has this.
     let printing = Mutex::new(());
     let run = |program: Program| {
         let start = Instant::now();
-        let outcome = execute(&program);
+        let outcome = execute(&program, variables);
         let time = start.elapsed();
         let _printing = printing.lock().unwrap_or_else(PoisonError::into_inner);
         let success = report(&program, time, outcome);
@@ -140,12 +145,13 @@ fn run_all(programs: Vec<Program>, at_once: usize) -> Vec<Ended> {
 }
 
 /// Runs a program to its end.
-fn execute(program: &Program) -> anyhow::Result<Outcome> {
+fn execute(program: &Program, variables: &Variables) -> anyhow::Result<Outcome> {
     // Both streams go to one file, so that their lines keep their order and no pipe fills up.
     let mut file = tempfile::tempfile()?;
     let stream = |file: &File| file.try_clone().map(Stdio::from);
     let status = Command::new(&program.path)
         .current_dir(&program.folder)
+        .envs(variables.iter().map(|(name, value)| (name, value)))
         .env("CARGO_MANIFEST_DIR", &program.folder)
         .stdin(Stdio::null())
         .stdout(stream(&file)?)
@@ -178,6 +184,11 @@ fn report(program: &Program, time: Duration, outcome: anyhow::Result<Outcome>) -
 mod tests {
     use super::*;
 
+    #[cfg(unix)]
+    fn program(name: &str, path: &str) -> Program {
+        Program { name: name.to_owned(), path: path.into(), folder: std::env::temp_dir() }
+    }
+
     #[test]
     fn only_programs_with_tests_are_run() {
         let artifact = |test: bool, executable: &str| {
@@ -202,17 +213,22 @@ mod tests {
     #[test]
     #[cfg(unix)]
     fn every_program_runs_and_failures_are_named() {
-        let program = |name: &str, path: &str| Program {
-            name: name.to_owned(),
-            path: path.into(),
-            folder: std::env::temp_dir(),
-        };
         let programs = [("good", "true"), ("bad", "false"), ("absent", "/nowhere/absent"), ("other", "true")];
-        let ended = run_all(programs.map(|(name, path)| program(name, path)).into(), 2);
+        let ended = run_all(programs.map(|(name, path)| program(name, path)).into(), 2, &[]);
         assert_eq!(ended.len(), 4);
         let failed = ended.into_iter().filter(|program| !program.success);
         let mut failed: Vec<String> = failed.map(|program| program.name).collect();
         failed.sort_unstable();
         assert_eq!(failed, ["absent", "bad"]);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn programs_know_the_drivers_that_the_shell_knows() {
+        let sh = Shell::new().unwrap();
+        sh.set_var("VK_ADD_DRIVER_FILES", "/drivers/one.json");
+        let Outcome { status, output } = execute(&program("env", "env"), &drivers::variables(&sh)).unwrap();
+        assert!(status.success());
+        assert!(output.lines().any(|line| line == "VK_ADD_DRIVER_FILES=/drivers/one.json"), "{output}");
     }
 }

@@ -51,6 +51,11 @@ impl BackendFactory for WebGpuFactory {
 }
 
 async fn list() -> Vec<DeviceInfo> {
-    let adapters = device::enumerate().await.found;
-    adapters.iter().enumerate().map(|(i, (_, adapter))| device::describe(i, &adapter.get_info())).collect()
+    let adapters = device::enumerate().await;
+    adapters
+        .found
+        .iter()
+        .enumerate()
+        .map(|(i, (_, adapter))| device::describe(i, &adapter.get_info()))
+        .collect()
 }

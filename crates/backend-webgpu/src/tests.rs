@@ -5,6 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use backend_api::support::{Access, Operand};
 use backend_api::{
     BackendError, BackendResult, BackendTranspose, ComputeBackend, DType, DeviceKind, ErrorKind, ReduceOp,
     Registry,
@@ -315,6 +316,38 @@ fn a_long_compilation_keeps_nobody_else_waiting() {
     compiled.recv_timeout(patience).expect("others compile");
     drop(long);
     others.into_iter().for_each(|other| other.join().unwrap());
+}
+
+/// Whether `act` returns while `guard` is held, and that it returns once it isn't.
+fn returns_beside<T>(guard: T, act: impl FnOnce() + Send + 'static) -> bool {
+    let (ends, ended) = mpsc::channel();
+    let other = thread::spawn(move || {
+        act();
+        ends.send(()).unwrap();
+    });
+    let returned = ended.recv_timeout(Duration::from_millis(200)).is_ok();
+    drop(guard);
+    other.join().unwrap();
+    returned
+}
+
+/// Some drivers hang where one thread closes a device and another asks for adapters.
+#[test]
+fn no_adapter_is_looked_for_while_a_device_closes() {
+    let open = || drop(pollster::block_on(device::enumerate()));
+    open();
+    assert!(!returns_beside(device::closing(), open));
+}
+
+/// A buffer that outlives its backend, in whatever holds it, closes the device.
+#[test]
+fn no_buffer_closes_its_device_while_others_compile() {
+    let backend = backend();
+    let ptr = backend.alloc(1000).unwrap();
+    let operand = Operand::bytes("x", ptr, 1000, Access::Read);
+    let kept = backend.context("test").unwrap().device().memory.resolve("test", &[operand]).unwrap();
+    drop(backend);
+    assert!(!returns_beside(device::compiling(), || drop(kept)));
 }
 
 #[test]

@@ -51,7 +51,7 @@ pub(crate) struct Context {
     fixup: OnceLock<Arc<Block>>,
     /// Below all else that has a handle of the device, as fields are dropped in their order.
     #[cfg_attr(target_family = "wasm", expect(dead_code, reason = "it waits when it is dropped"))]
-    last: LastHandle,
+    last: Arc<LastHandle>,
 }
 
 /// Words that launches whose last workgroup does something for all share: 4 MiB, a few tiles of each compute unit of a large
@@ -82,11 +82,12 @@ impl Context {
         let capacity = device_memory(&gpu.adapter);
         #[cfg(target_family = "wasm")]
         let capacity = None;
-        let memory = Memory::new(Pool::new(device, capacity, &progress, &has_dropped));
+        let last = Arc::new(LastHandle::new(device));
+        let memory = Memory::new(Pool::new(device, capacity, &progress, &has_dropped, &last));
         let pipelines = Pipelines::new(device, target, gpu.takes_spirv);
         let recorder = Recorder::new(device, &submitter, pipelines.params_layout(), &has_dropped);
         Ok(Self {
-            last: LastHandle::new(device),
+            last,
             null: Arc::new(Block::foreign(own_buffer(device, "null", NULL_BYTES)?)),
             sink: Arc::new(Block::foreign(own_buffer(device, "sink", NULL_BYTES)?)),
             fixup: OnceLock::new(),

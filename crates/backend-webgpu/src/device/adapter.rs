@@ -4,6 +4,9 @@ use std::fmt;
 
 use backend_api::{BackendError, BackendResult, DeviceInfo, DeviceKind};
 
+#[cfg(not(target_family = "wasm"))]
+use super::compiling;
+
 /// The most storage bindings of a kernel: what every WebGPU device offers.
 pub(crate) const MAX_BINDINGS: usize = if cfg!(feature = "count-out-of-bounds") { 9 } else { 8 };
 
@@ -48,27 +51,40 @@ pub(crate) struct Adapters {
     refused: Option<String>,
 }
 
+/// With the last handle of an instance, its drivers close what they have opened.
+#[cfg(not(target_family = "wasm"))]
+impl Drop for Adapters {
+    fn drop(&mut self) {
+        let _opening = compiling();
+        self.found.clear();
+    }
+}
+
 /// Every adapter, in a fixed order. A browser has one at most.
 pub(crate) async fn enumerate() -> Adapters {
     // The default flags add validation of indirect calls, which caps buffers at 4 GiB.
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle().with_env();
     descriptor.flags = wgpu::InstanceFlags::empty();
-    let instance = wgpu::Instance::new(descriptor);
-    let mut refused = None;
-    let adapters = if cfg!(target_family = "wasm") {
+    #[cfg(not(target_family = "wasm"))]
+    let (instance, adapters, refused) = {
+        let _opening = compiling();
+        let instance = wgpu::Instance::new(descriptor);
+        // Natively, nothing of it waits.
+        let adapters = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()));
+        (instance, adapters, None)
+    };
+    #[cfg(target_family = "wasm")]
+    let (instance, adapters, refused) = {
+        let instance = wgpu::Instance::new(descriptor);
         let options = wgpu::RequestAdapterOptions {
             power_preference: wgpu::PowerPreference::HighPerformance,
             ..Default::default()
         };
-        match instance.request_adapter(&options).await {
-            Ok(adapter) => vec![adapter],
-            Err(error) => {
-                refused = Some(format!("navigator.gpu of the browser: {error}"));
-                Vec::new()
-            }
-        }
-    } else {
-        instance.enumerate_adapters(wgpu::Backends::all()).await
+        let (adapters, refused) = match instance.request_adapter(&options).await {
+            Ok(adapter) => (vec![adapter], None),
+            Err(error) => (Vec::new(), Some(format!("navigator.gpu of the browser: {error}"))),
+        };
+        (instance, adapters, refused)
     };
     let found =
         adapters.into_iter().filter(runs_kernels).map(|adapter| (instance.clone(), adapter)).collect();
@@ -163,7 +179,7 @@ pub(crate) fn find(
 ) -> BackendResult<(wgpu::Instance, wgpu::Adapter, DeviceInfo)> {
     let mut candidates: Vec<_> = adapters
         .found
-        .into_iter()
+        .iter()
         .enumerate()
         .map(|(index, (instance, adapter))| {
             let info = describe(index, &adapter.get_info());
@@ -171,7 +187,7 @@ pub(crate) fn find(
         })
         .collect();
     let mut tried = vec![selector.to_string()];
-    tried.extend(adapters.refused);
+    tried.extend(adapters.refused.clone());
     tried.extend(
         candidates.iter().map(|(_, _, info)| format!("{} = {} ({})", info.selector, info.name, info.api)),
     );
@@ -184,7 +200,10 @@ pub(crate) fn find(
             [&info.api, &info.name, &info.driver].iter().any(|part| part.to_lowercase().contains(text))
         }
     };
-    candidates.into_iter().find(|(_, _, info)| is_meant(info)).ok_or(BackendError::NoAdapter { tried })
+    let meant = candidates.into_iter().find(|(_, _, info)| is_meant(info));
+    meant
+        .map(|(instance, adapter, info)| (instance.clone(), adapter.clone(), info))
+        .ok_or(BackendError::NoAdapter { tried })
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! No device closes while another compiles.
+//! No device closes while another opens or compiles.
 //!
 //! NVIDIA's driver 580.159 hangs where one thread destroys a device and another compiles for a second device
-//! of the process: the one waits, with a lock that the other wants, for a thread that wants a lock that the
-//! other has.
+//! of the process, or asks which adapters there are, by Vulkan or by EGL: the one waits, with a lock that the
+//! other wants, for a thread that wants a lock that the other has.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Instant, thread};
 use crate::sync::{RwLock, RwLockReadGuard};
 
-/// Read by those that compile, written by those that close.
+/// Read by those that open and compile, written by those that close.
 #[cfg(not(feature = "shuttle"))]
 static COMPILING: RwLock<()> = RwLock::new(());
 #[cfg(feature = "shuttle")]
@@ -25,7 +25,14 @@ pub(crate) fn compiling() -> RwLockReadGuard<'static, ()> {
     COMPILING.read()
 }
 
-/// A handle of a device that is dropped after all others, which closes the device.
+/// Keeps devices from being opened and from compiling until it is dropped, as closing one does.
+#[cfg(all(test, not(target_family = "wasm")))]
+pub(crate) fn closing() -> crate::sync::RwLockWriteGuard<'static, ()> {
+    COMPILING.write()
+}
+
+/// A handle of a device that is dropped after all others, which closes the device. A buffer has one of its own, too: whoever
+/// drops the device's last buffer closes the device, if nobody else has a handle of it.
 #[derive(Debug)]
 pub(crate) struct LastHandle {
     device: Option<wgpu::Device>,

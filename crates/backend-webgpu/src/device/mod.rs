@@ -11,6 +11,8 @@ mod progress;
 mod scope;
 
 pub(crate) use adapter::{MAX_BINDINGS, Selector, describe, enumerate, find, too_low};
+#[cfg(all(test, not(target_family = "wasm")))]
+pub(crate) use closing::closing;
 pub(crate) use closing::{LastHandle, compiling};
 pub(crate) use gl_lock::{GlGuard, GlLock};
 pub(crate) use health::{Health, Witness};

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use super::{Pool, Use};
+use crate::device::LastHandle;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Identifies a wgpu buffer for as long as the program runs.
@@ -22,10 +23,12 @@ pub(crate) struct Storage {
     spoiled: AtomicU64,
     /// Whether the caller has the buffer itself, by export or import.
     shared: AtomicBool,
+    /// Below the buffer, as fields are dropped in their order; `None` for one that ends with the backend, or that the caller has.
+    _last: Option<Arc<LastHandle>>,
 }
 
 impl Storage {
-    pub(crate) fn new(buffer: wgpu::Buffer) -> Self {
+    pub(crate) fn new(buffer: wgpu::Buffer, last: Option<Arc<LastHandle>>) -> Self {
         // Not of `sync`: tests that run beside each other share it.
         static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
         let id = BufferId(NEXT.fetch_add(1, Ordering::Relaxed));
@@ -36,6 +39,7 @@ impl Storage {
             last_write: AtomicU64::new(0),
             spoiled: AtomicU64::new(0),
             shared: AtomicBool::new(false),
+            _last: last,
         }
     }
 
@@ -111,7 +115,7 @@ impl Block {
 
     /// A buffer that is not the pool's.
     pub(crate) fn foreign(buffer: wgpu::Buffer) -> Self {
-        Self::outside(Arc::new(Storage::new(buffer)))
+        Self::outside(Arc::new(Storage::new(buffer, None)))
     }
 
     /// A buffer that doesn't go back to a pool.
@@ -236,11 +240,13 @@ mod tests {
     /// Blocks of buffers of so many bytes.
     fn blocks<const N: usize>(bytes: [u64; N]) -> [Arc<Block>; N] {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
-        let device = backend.device().unwrap();
+        let device = backend.guarded_device();
+        let last = Arc::new(LastHandle::new(device));
         bytes.map(|size| {
             let usage = wgpu::BufferUsages::STORAGE;
             let descriptor = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
-            Arc::new(Block::foreign(device.create_buffer(&descriptor)))
+            let storage = Storage::new(device.create_buffer(&descriptor), Some(Arc::clone(&last)));
+            Arc::new(Block::outside(Arc::new(storage)))
         })
     }
 

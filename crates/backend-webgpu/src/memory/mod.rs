@@ -108,6 +108,7 @@ mod tests {
 
     use super::*;
     use crate::WebGpuBackend;
+    use crate::device::LastHandle;
 
     #[test]
     fn an_operand_of_a_view_begins_where_both_say() {
@@ -115,7 +116,9 @@ mod tests {
         let usage = wgpu::BufferUsages::STORAGE;
         let descriptor = wgpu::BufferDescriptor { label: None, size: 1024, usage, mapped_at_creation: false };
         let buffer = backend.device().unwrap().create_buffer(&descriptor);
-        let pool = Pool::new(backend.guarded_device(), None, &Arc::default(), &Arc::default());
+        let device = backend.guarded_device();
+        let pool =
+            Pool::new(device, None, &Arc::default(), &Arc::default(), &Arc::new(LastHandle::new(device)));
         let memory = Memory::new(pool);
         let whole = memory.import("test", buffer.clone()).unwrap();
         let view = memory.view(whole, 256, 512).unwrap();

@@ -6,8 +6,7 @@ use backend_api::{BackendError, BackendResult, MemoryStats};
 
 use super::account::{Account, Use};
 use super::block::{Block, Storage};
-use crate::device::Progress;
-use crate::device::{GuardedDevice, guarded};
+use crate::device::{GuardedDevice, LastHandle, Progress, guarded};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
@@ -37,6 +36,8 @@ pub(crate) struct Pool {
     state: Mutex<State>,
     /// Whether a buffer was dropped that a cached bind group may keep alive.
     has_dropped: Arc<AtomicBool>,
+    /// Below all that has a handle of the device, as fields are dropped in their order.
+    last: Arc<LastHandle>,
 }
 
 #[derive(Debug, Default)]
@@ -101,6 +102,7 @@ impl Pool {
         capacity: Option<u64>,
         progress: &Arc<Progress>,
         has_dropped: &Arc<AtomicBool>,
+        last: &Arc<LastHandle>,
     ) -> Self {
         Self {
             device: device.clone(),
@@ -109,6 +111,7 @@ impl Pool {
             progress: Arc::clone(progress),
             state: Mutex::default(),
             has_dropped: Arc::clone(has_dropped),
+            last: Arc::clone(last),
         }
     }
 
@@ -189,7 +192,8 @@ impl Pool {
                 if is_last {
                     state.account.settle_peak();
                 }
-                Ok(self.done(Arc::new(Storage::new(buffer)), of))
+                let storage = Storage::new(buffer, Some(Arc::clone(&self.last)));
+                Ok(self.done(Arc::new(storage), of))
             }
             Err(error) => {
                 tracing::debug!(%error, size, "the device has no memory for a buffer");

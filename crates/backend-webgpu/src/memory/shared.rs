@@ -38,7 +38,7 @@ impl SharedBuffers {
             known.block = Arc::downgrade(&block);
             return block;
         }
-        let block = Arc::new(Block::outside(Arc::new(Storage::new(buffer))));
+        let block = Arc::new(Block::outside(Arc::new(Storage::new(buffer, None))));
         self.add(&block);
         block
     }

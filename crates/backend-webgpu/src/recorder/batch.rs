@@ -120,7 +120,7 @@ mod tests {
             let usage = wgpu::BufferUsages::STORAGE;
             let descriptor =
                 wgpu::BufferDescriptor { label: None, size: 16, usage, mapped_at_creation: false };
-            Arc::new(Storage::new(backend.device().unwrap().create_buffer(&descriptor)))
+            Arc::new(Storage::new(backend.device().unwrap().create_buffer(&descriptor), None))
         })
     }
 

@@ -11,11 +11,12 @@ use crate::kernels::{Kernel, Pipelines, Target, Variant};
 
 /// A recorder with a submitter of its own.
 struct Rig {
-    backend: WebGpuBackend,
     recorder: Recorder,
     submitter: Arc<Submitter>,
     has_dropped: Arc<AtomicBool>,
     fill: Arc<Kernel>,
+    /// Below all that has a handle of the device, which it closes.
+    backend: WebGpuBackend,
 }
 
 impl Rig {
@@ -30,7 +31,7 @@ impl Rig {
             let recorder = Recorder::new(device, &submitter, layout, &has_dropped);
             (recorder, call.device().pipeline(&fill()).unwrap())
         };
-        Self { backend, recorder, submitter, has_dropped, fill }
+        Self { recorder, submitter, has_dropped, fill, backend }
     }
 
     fn block(&self) -> Arc<Block> {

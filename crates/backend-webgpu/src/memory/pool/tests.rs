@@ -19,7 +19,9 @@ impl Rig {
     fn with(change: impl FnOnce(&mut Pool)) -> Self {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
         let (progress, has_dropped) = (Arc::default(), Arc::default());
-        let mut pool = Pool::new(backend.guarded_device(), None, &progress, &has_dropped);
+        let device = backend.guarded_device();
+        let last = Arc::new(LastHandle::new(device));
+        let mut pool = Pool::new(device, None, &progress, &has_dropped, &last);
         change(&mut pool);
         Self { _backend: backend, pool: Arc::new(pool), progress, has_dropped }
     }
