@@ -118,6 +118,15 @@ impl Block {
         Self::outside(Arc::new(Storage::new(buffer, None)))
     }
 
+    /// A buffer of a test's own. It may outlive the backend.
+    #[cfg(test)]
+    pub(crate) fn of_test(device: &wgpu::Device, size: u64) -> Arc<Self> {
+        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
+        let descriptor = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
+        let last = Arc::new(LastHandle::new(device));
+        Arc::new(Self::outside(Arc::new(Storage::new(device.create_buffer(&descriptor), Some(last)))))
+    }
+
     /// A buffer that doesn't go back to a pool.
     pub(crate) fn outside(storage: Arc<Storage>) -> Self {
         let of = Use { asked: 0, is_scratch: false };
@@ -240,14 +249,7 @@ mod tests {
     /// Blocks of buffers of so many bytes.
     fn blocks<const N: usize>(bytes: [u64; N]) -> [Arc<Block>; N] {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
-        let device = backend.guarded_device();
-        let last = Arc::new(LastHandle::new(device));
-        bytes.map(|size| {
-            let usage = wgpu::BufferUsages::STORAGE;
-            let descriptor = wgpu::BufferDescriptor { label: None, size, usage, mapped_at_creation: false };
-            let storage = Storage::new(device.create_buffer(&descriptor), Some(Arc::clone(&last)));
-            Arc::new(Block::outside(Arc::new(storage)))
-        })
+        bytes.map(|size| Block::of_test(backend.device().unwrap(), size))
     }
 
     #[test]

@@ -113,15 +113,11 @@ mod tests {
 
     use super::*;
     use crate::WebGpuBackend;
+    use crate::memory::Block;
     use crate::recorder::Deadline;
 
     fn storages<const N: usize>(backend: &WebGpuBackend) -> [Arc<Storage>; N] {
-        std::array::from_fn(|_| {
-            let usage = wgpu::BufferUsages::STORAGE;
-            let descriptor =
-                wgpu::BufferDescriptor { label: None, size: 16, usage, mapped_at_creation: false };
-            Arc::new(Storage::new(backend.device().unwrap().create_buffer(&descriptor), None))
-        })
+        std::array::from_fn(|_| Arc::clone(Block::of_test(backend.device().unwrap(), 16).storage()))
     }
 
     #[test]

@@ -110,16 +110,8 @@ mod tests {
         let all = crate::ops::all_variants();
         let variant = all.iter().find(|variant| variant.kernel() == "tokens/rope_append").unwrap();
         let kernel = call.context.device.pipeline(variant).unwrap();
-        let [read, x, y] = [(); 3].map(|()| {
-            let descriptor = wgpu::BufferDescriptor {
-                label: None,
-                size: 16,
-                usage: wgpu::BufferUsages::STORAGE,
-                mapped_at_creation: false,
-            };
-            let block = Arc::new(Block::foreign(backend.device().unwrap().create_buffer(&descriptor)));
-            Window::of_words(block.piece(0, 16))
-        });
+        let [read, x, y] =
+            [(); 3].map(|()| Window::of_words(Block::of_test(backend.device().unwrap(), 16).piece(0, 16)));
         let command = |written: [&Window; 2]| {
             let windows = [&read; 4].into_iter().chain(written).cloned();
             Command::new("test", Arc::clone(&kernel), windows, &[], [1; 3]).unwrap()

@@ -218,12 +218,7 @@ mod tests {
         let all = crate::ops::all_variants();
         let variant = all.iter().find(|variant| variant.kernel() == "memory/fill").unwrap();
         let kernel = call.context.device.pipeline(variant).unwrap();
-        let blocks = [(); 2].map(|()| {
-            let usage = wgpu::BufferUsages::STORAGE;
-            let descriptor =
-                wgpu::BufferDescriptor { label: None, size: 16, usage, mapped_at_creation: false };
-            Arc::new(Block::foreign(backend.device().unwrap().create_buffer(&descriptor)))
-        });
+        let blocks = [(); 2].map(|()| Block::of_test(backend.device().unwrap(), 16));
         let command = |i: usize| {
             let window = Window::of_words(blocks[i % 2].piece(0, 16));
             let mut command = Command::new("test", Arc::clone(&kernel), [window], &[0; 12], [1; 3]).unwrap();

@@ -35,9 +35,7 @@ impl Rig {
     }
 
     fn block(&self) -> Arc<Block> {
-        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
-        let descriptor = wgpu::BufferDescriptor { label: None, size: 1024, usage, mapped_at_creation: false };
-        Arc::new(Block::foreign(self.backend.device().unwrap().create_buffer(&descriptor)))
+        Block::of_test(self.backend.device().unwrap(), 1024)
     }
 
     /// A launch that fills nothing.

@@ -292,10 +292,7 @@ mod tests {
 
     fn block(bytes: u64) -> Arc<Block> {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
-        let usage = wgpu::BufferUsages::STORAGE;
-        let descriptor =
-            wgpu::BufferDescriptor { label: None, size: bytes, usage, mapped_at_creation: false };
-        Arc::new(Block::foreign(backend.device().unwrap().create_buffer(&descriptor)))
+        Block::of_test(backend.device().unwrap(), bytes)
     }
 
     /// The window of `len` bytes of a block from `offset` on, of f32.
