@@ -21,7 +21,7 @@ use suites::{BackendUnderTest, Sample, Shard, backends};
 const LISTED: usize = 20;
 
 /// The fewest cases that a whole run makes on each backend.
-const FEWEST: usize = 3000;
+const FEWEST: usize = 2000;
 
 /// What has been run on one backend.
 #[derive(Debug)]

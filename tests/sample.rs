@@ -1,8 +1,8 @@
 //! Which cases run on which adapter.
 //!
 //! A GPU, the CPU and one software adapter run all of them. On the further software adapters, SwiftShader and
-//! OpenGL's llvmpipe, each run has the same sample, which keeps a run of everything within CI's time on two
-//! cores.
+//! OpenGL's llvmpipe, each run has the same sample, another one on each, which keeps a run of everything within
+//! CI's time on two cores.
 
 use backend_api::{DeviceInfo, DeviceKind};
 use conformance::hash_of_name;
@@ -11,12 +11,14 @@ use conformance::hash_of_name;
 const VARIABLE: &str = "EVERY";
 
 /// One in so many cases runs on a further software adapter.
-const SAMPLE: usize = 4;
+const SAMPLE: usize = 8;
 
 /// The sample of an adapter.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     every: usize,
+    /// Which of the samples that are as large.
+    part: usize,
 }
 
 impl Sample {
@@ -25,24 +27,28 @@ impl Sample {
     /// # Errors
     /// What is wrong with the environment variable.
     pub fn of(device: &DeviceInfo) -> Result<Self, String> {
-        let is_further = device.kind == DeviceKind::SoftwareAdapter
-            && (device.api == "Gl" || device.name.contains("SwiftShader"));
-        Ok(Self { every: every(if is_further { SAMPLE } else { 1 })? })
+        let further = match device.kind {
+            DeviceKind::SoftwareAdapter if device.api == "Gl" => Some(0),
+            DeviceKind::SoftwareAdapter if device.name.contains("SwiftShader") => Some(1),
+            _ => None,
+        };
+        let every = every(if further.is_some() { SAMPLE } else { 1 })?;
+        Ok(Self { every, part: further.unwrap_or(0) % every })
     }
 
     /// Every case, whatever the environment variable says.
     #[must_use]
     pub const fn all() -> Self {
-        Self { every: 1 }
+        Self { every: 1, part: 0 }
     }
 
     /// Whether a case of this name is in the sample.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
-        (hash_of_name(name) >> 32).is_multiple_of(self.every as u64)
+        (hash_of_name(name) >> 32) % self.every as u64 == self.part as u64
     }
 
-    /// For people: `" (a sample of one in 4)"`, or nothing if all run.
+    /// For people: `" (a sample of one in 8)"`, or nothing if all run.
     #[must_use]
     pub fn text(&self) -> String {
         if self.every == 1 { String::new() } else { format!(" (a sample of one in {})", self.every) }
@@ -128,9 +134,11 @@ mod tests {
     fn samples_are_as_large_as_they_should_be() {
         let names: Vec<String> = (0..3000).map(|i| format!("gemm/m{i}_n{}", i % 7)).collect();
         for (every, expected) in [(1, 3000..=3000), (3, 850..=1150), (20, 100..=200)] {
-            let sample = Sample { every };
-            let count = names.iter().filter(|name| sample.has(name)).count();
-            assert!(expected.contains(&count), "{count} of 3000 in one of {every}");
+            let parts: Vec<usize> = (0..every)
+                .map(|part| names.iter().filter(|name| Sample { every, part }.has(name)).count())
+                .collect();
+            assert!(parts.iter().all(|count| expected.contains(count)), "{parts:?} of 3000");
+            assert_eq!(parts.iter().sum::<usize>(), 3000, "each name is in one part");
         }
     }
 }
