@@ -123,6 +123,22 @@ impl Decoder {
         }
     }
 
+    /// Elements as large as the weights of all layers' steps, which are what takes the time.
+    fn elements(&self, steps: &[Step]) -> usize {
+        let weights = steps.iter().filter_map(|step| match step {
+            Step::Qkv => Some(0),
+            Step::Output => Some(1),
+            Step::GateUp | Step::NormGateUp => Some(2),
+            Step::Down => Some(3),
+            Step::RopeAppend | Step::Attention | Step::Norm => None,
+        });
+        let bytes = |which: usize| {
+            let [rows, columns] = self.shape.weights()[which];
+            self.format.bytes(rows, columns).expect("whole blocks")
+        };
+        weights.map(|which| LAYERS * bytes(which) / DTYPE.size()).sum()
+    }
+
     fn product(&self, layer: &Layer, which: usize, [input, output]: [u64; 2]) -> QuantMatmulDesc {
         let [rows, columns] = self.shape.weights()[which];
         let b = QuantMatrix::new(layer.weights[which], self.format, rows, columns);
@@ -205,27 +221,27 @@ fn main() {
     for format in [QuantFormat::Q4_0, QuantFormat::Q4_K, QuantFormat::Q6_K, QuantFormat::Q8_0] {
         let decoder = Decoder::new(&bench.subject, shape, format);
         for (name, steps) in STEPS {
-            // Bytes of the weights, which are what takes the time.
-            let elements: usize = steps
-                .iter()
-                .filter_map(|step| match step {
-                    Step::Qkv => Some(0),
-                    Step::Output => Some(1),
-                    Step::GateUp | Step::NormGateUp => Some(2),
-                    Step::Down => Some(3),
-                    Step::RopeAppend | Step::Attention | Step::Norm => None,
-                })
-                .map(|which| {
-                    let [rows, columns] = shape.weights()[which];
-                    LAYERS * format.bytes(rows, columns).expect("whole blocks") / DTYPE.size()
-                })
-                .sum();
+            let elements = decoder.elements(steps);
             bench.measure("layers_of_6", &format!("{}_{name}", format.name()), DTYPE, elements, |backend| {
                 let mut calls =
                     decoder.layers.iter().flat_map(|layer| steps.iter().map(move |&step| (layer, step)));
                 calls.try_for_each(|(layer, step)| decoder.call(backend, layer, step))
             });
         }
+        // As models run it.
+        let graph = bench.subject.backend().capture(&mut |backend| {
+            let mut calls = decoder.layers.iter().flat_map(|layer| WHOLE.map(|step| (layer, step)));
+            calls.try_for_each(|(layer, step)| decoder.call(backend, layer, step))
+        });
+        let graph = graph.expect("operations can be captured");
+        bench.measure(
+            "layers_of_6",
+            &format!("{}_replayed", format.name()),
+            DTYPE,
+            decoder.elements(&WHOLE),
+            |backend| backend.replay(graph),
+        );
+        bench.subject.backend().free_graph(graph).expect("the graph is there");
         decoder.free(&bench.subject);
     }
     bench.finish();
