@@ -1,13 +1,15 @@
 //! What the suites can't reach: faults that no caller can bring about, and what is not in the contract.
 
+mod deferred;
+
 use std::cell::RefCell;
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use backend_api::{
-    BackendError, BackendResult, BackendTranspose, ComputeBackend, DType, DeviceKind, ErrorKind, ReduceOp,
-    Registry,
+    BackendError, BackendResult, BackendTranspose, BinaryOp, ComputeBackend, DType, DeviceKind, ErrorKind,
+    ReduceOp, Registry,
 };
 use half::f16;
 use parking_lot::Mutex;
