@@ -5,7 +5,8 @@
 //! bind group made beforehand, and reads back through one staging buffer. Besides the usual lines it prints
 //! the ratios of the medians of runs that alternate between the two, and the host's time for an operation that
 //! is recorded or replayed: what the call takes until it returns, and of it and of what follows until the device has
-//! everything, encoding the graph, ending passes (where wgpu checks them and the driver records) and submitting.
+//! everything, encoding the graph, ending passes and submitting, where wgpu checks what was recorded and the driver
+//! records it. It also prints what one replay takes with the wait for it.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
