@@ -5,7 +5,8 @@
 //! bind group made beforehand, and reads back through one staging buffer. Besides the usual lines it prints
 //! the ratios of the medians of runs that alternate between the two, and the host's time for an operation that
 //! is recorded or replayed: what the call takes until it returns, and of it and of what follows until the device has
-//! everything, encoding the graph, ending passes (where wgpu checks them and the driver records) and submitting.
+//! everything, encoding the graph, ending passes and submitting, where wgpu checks what was recorded and the driver
+//! records it. It also prints what one replay takes with the wait for it.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -149,6 +150,12 @@ impl Ours {
 /// Operations of the graphs that are replayed.
 const REPLAYED: [usize; 3] = [1, 100, 1000];
 
+/// Operations of the graphs whose replays' host times are printed.
+const TIMED: [usize; 4] = [1, 100, 600, 1000];
+
+/// Operations of the graphs of which one replay is waited for.
+const WAITED: [usize; 4] = [1, 16, 64, 600];
+
 /// Operations that are recorded without a wait: fewer than the batches in flight hold.
 const UNWAITED: usize = 300;
 
@@ -226,7 +233,7 @@ fn host_nanoseconds(ours: &Ours, operations: usize, mut run: impl FnMut()) -> (f
 fn host_times(ours: &Ours) {
     let (recorded, spent) = host_nanoseconds(ours, UNWAITED, || ours.record(UNWAITED));
     println!("host, recorded: the call {recorded:.0} ns an operation; {spent} in all");
-    for operations in REPLAYED {
+    for operations in TIMED {
         let graph = ours.capture(operations);
         let replay = || ours.backend.replay(graph).expect("the graph is replayed");
         let (replayed, spent) = host_nanoseconds(ours, operations, replay);
@@ -234,6 +241,28 @@ fn host_times(ours: &Ours) {
             "host, replayed by {operations}: the call {replayed:.0} ns an operation, {:.2} of recording; {spent} in all",
             replayed / recorded
         );
+        ours.backend.free_graph(graph).expect("a live graph");
+    }
+}
+
+/// Prints how long one replay takes with the wait for it: the median and the tenths at both ends.
+fn waited_times(ours: &Ours) {
+    for operations in WAITED {
+        let graph = ours.capture(operations);
+        let mut times: Vec<Duration> = (0..SAMPLES)
+            .map(|_| {
+                let start = Instant::now();
+                ours.backend.replay(graph).expect("the graph is replayed");
+                ours.backend.synchronize().expect("the device finishes");
+                start.elapsed()
+            })
+            .collect();
+        times.sort_unstable();
+        let [median, fast, slow] = [2, 10, 1].map(|part| match part {
+            1 => times[times.len() * 9 / 10],
+            part => times[times.len() / part],
+        });
+        println!("replay of {operations} and synchronize: {median:.1?} ({fast:.1?} to {slow:.1?})");
         ours.backend.free_graph(graph).expect("a live graph");
     }
 }
@@ -293,6 +322,7 @@ fn main() {
     group.finish();
     criterion.final_summary();
 
+    waited_times(&ours);
     tracing::subscriber::set_global_default(Spans).expect("nobody else has one");
     host_times(&ours);
 }

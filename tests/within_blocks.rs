@@ -23,11 +23,13 @@ const FEWEST: usize = 60;
 const REFUSED: usize = 10;
 
 /// The families that refuse cases, and what of them stays undivided. All others refuse none.
-const UNDIVIDED: [(&str, &str); 22] = [
+const UNDIVIDED: [(&str, &str); 24] = [
     ("attention", "the keys or values of one head"),
     ("attention_ext", "the keys, values or mask of one head, a pool of blocks, and a mask of u32"),
     ("conv2d", "an image"),
+    ("conv2d_backward_data", "an image"),
     ("conv2d_backward_filter", "images and gradients of all filters"),
+    ("conv_transpose2d", "an image"),
     ("cumsum", "a slice along the axis"),
     ("expert_matmul", "the rows of a token, and the matrix of an expert"),
     ("group_norm", "the channels of a group"),

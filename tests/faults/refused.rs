@@ -50,7 +50,7 @@ pub(crate) fn staging_comes_back(tested: &BackendUnderTest) -> Result<(), String
             backend.copy_htod(ptr, &[round as u8; 4 * N]).map_err(told)?;
             spoil_batch(&backend).map_err(told)?;
             is_driver(backend.synchronize(), "synchronize after a refused batch")?;
-            if round == ROUNDS / 2 {
+            if round == 0 {
                 staging = backend.memory_stats().staging;
             }
         }
@@ -62,7 +62,8 @@ pub(crate) fn staging_comes_back(tested: &BackendUnderTest) -> Result<(), String
         if got != [7; 4 * N] {
             return Err(format!("the upload after the refused batches is {}", got[0]));
         }
-        if now > staging {
+        // A second buffer is filled where the first is on its way back.
+        if now > 2 * staging {
             return Err(format!("staging memory grew from {staging} to {now} bytes"));
         }
         program::check(&backend)

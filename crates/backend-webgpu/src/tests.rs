@@ -1,5 +1,7 @@
 //! What the suites can't reach: faults that no caller can bring about, and what is not in the contract.
 
+mod deferred;
+
 use std::cell::RefCell;
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -7,8 +9,8 @@ use std::time::Duration;
 
 use backend_api::support::{Access, Operand};
 use backend_api::{
-    BackendError, BackendResult, BackendTranspose, ComputeBackend, DType, DeviceKind, ErrorKind, ReduceOp,
-    Registry,
+    BackendError, BackendResult, BackendTranspose, BinaryOp, ComputeBackend, DType, DeviceKind, ErrorKind,
+    ReduceOp, Registry,
 };
 use half::f16;
 use parking_lot::Mutex;

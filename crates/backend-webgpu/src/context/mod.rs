@@ -18,7 +18,7 @@ use crate::kernels::{Kernel, MAX_IMMEDIATES, Pipelines, Target, Variant};
 use crate::memory::{Allocation, Block, DeviceSlice, Memory, Pool, Use};
 pub(crate) use crate::recorder::MAX_GROUPS;
 use crate::recorder::{
-    BindingLimits, Command, Deadline, Graph, Recorder, Signal, Submitter, Then, Waits, Window,
+    BindingLimits, Command, Deadline, Graph, Recorder, Signal, Submits, Submitter, Then, Waits, Window,
 };
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, thread};
@@ -76,8 +76,12 @@ impl Context {
         let progress = Arc::new(Progress::default());
         let gl_lock = GlLock::new(&gpu.info);
         // An OpenGL context belongs to the thread whose turn it is.
-        let has_thread = is_software && !gl_lock.is_needed();
-        let submitter = Arc::new(Submitter::new(device, &gpu.queue, &gpu.health, &progress, has_thread));
+        let submits = match (gl_lock.is_needed(), is_software) {
+            (true, _) => Submits::Caller,
+            (false, true) => Submits::Worker,
+            (false, false) => Submits::Deferred,
+        };
+        let submitter = Arc::new(Submitter::new(device, &gpu.queue, &gpu.health, &progress, submits));
         #[cfg(not(target_family = "wasm"))]
         let capacity = device_memory(&gpu.adapter);
         #[cfg(target_family = "wasm")]

@@ -18,12 +18,14 @@ pub(super) enum Submits {
     Caller,
     /// The one that calls, when it is its turn, as on OpenGL.
     InTurn,
+    /// A call that waits or a thread of the backend's own, as replays on a GPU.
+    Deferred,
     /// One of the backend's own, as on a software adapter.
     Worker,
 }
 
 impl Submits {
-    pub(super) const ALL: [Self; 3] = [Self::Caller, Self::InTurn, Self::Worker];
+    pub(super) const ALL: [Self; 4] = [Self::Caller, Self::InTurn, Self::Deferred, Self::Worker];
 }
 
 /// A backend that threads share.
@@ -41,7 +43,7 @@ impl Rig {
             .expect("the adapter that wgpu has for tests");
         let mut info = describe(0, &adapter.get_info());
         info.kind = match submits {
-            Submits::Caller | Submits::InTurn => DeviceKind::DiscreteGpu,
+            Submits::Caller | Submits::InTurn | Submits::Deferred => DeviceKind::DiscreteGpu,
             Submits::Worker => DeviceKind::SoftwareAdapter,
         };
         if submits == Submits::InTurn {
@@ -49,7 +51,11 @@ impl Rig {
         }
         let limits = adapter.limits();
         let gpu = pollster::block_on(open(instance, adapter, info, limits, false)).unwrap();
-        Self(Arc::new(WebGpuBackend::over(Opened::new(Context::new(gpu).unwrap()))))
+        let context = Context::new(gpu).unwrap();
+        if submits == Submits::Deferred {
+            context.recorder.lock().defer_all();
+        }
+        Self(Arc::new(WebGpuBackend::over(Opened::new(context))))
     }
 }
 

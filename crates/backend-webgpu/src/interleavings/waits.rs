@@ -70,7 +70,7 @@ fn out_of_time(submits: Submits) {
 
 #[test]
 fn a_call_out_of_time_takes_nothing_along() {
-    for submits in [Submits::Caller, Submits::Worker] {
+    for submits in [Submits::Caller, Submits::Deferred, Submits::Worker] {
         explore(&format!("out of time, {submits:?}"), Time::Passes, move || out_of_time(submits));
     }
 }

@@ -10,9 +10,13 @@ mod batch;
 mod bind_groups;
 mod command;
 mod deadline;
+#[cfg(not(target_family = "wasm"))]
+mod deferred;
 mod graph;
 mod params;
 mod signal;
+#[cfg(not(target_family = "wasm"))]
+mod submit_thread;
 mod submitter;
 #[cfg(test)]
 mod tests;
@@ -40,7 +44,7 @@ pub(crate) use command::{Command, MAX_GROUPS};
 pub(crate) use deadline::{Deadline, Waits};
 pub(crate) use graph::Graph;
 pub(crate) use signal::Signal;
-pub(crate) use submitter::{Submitter, Ticket};
+pub(crate) use submitter::{Submits, Submitter, Ticket};
 pub(crate) use timing::Stopwatch;
 pub(crate) use window::{
     BindingLimits, PART_ALIGNMENT, UNBINDABLE, UNNAMED, VECTOR_BYTES, Window, cut, excess,
@@ -58,6 +62,10 @@ const MAX_IN_FLIGHT: usize = bound(3, 2);
 /// Long operations are submitted in many batches of few commands.
 const MAX_BACKLOG: usize = bound(32, 3);
 
+/// Commands of a batch from which on it may be deferred: what waking a thread takes is then little beside what the call is
+/// spared.
+const DEFER_FROM: usize = 64;
+
 /// The open batch and those in flight.
 #[derive(Debug)]
 pub(crate) struct Recorder {
@@ -66,6 +74,8 @@ pub(crate) struct Recorder {
     /// Counts batches from 1.
     number: u64,
     commands: usize,
+    /// How many of them make a batch that may be deferred.
+    defer_from: usize,
     /// Copies that run before everything else of the batch.
     early: Option<wgpu::CommandEncoder>,
     encoder: Option<wgpu::CommandEncoder>,
@@ -117,6 +127,7 @@ impl Recorder {
             submitter: Arc::clone(submitter),
             number: 1,
             commands: 0,
+            defer_from: DEFER_FROM,
             early: None,
             encoder: None,
             pass: None,
@@ -149,7 +160,7 @@ impl Recorder {
             return Ok(self.oldest());
         }
         if !fits {
-            self.submit()?;
+            self.next_batch()?;
         }
         Ok(None)
     }
@@ -160,7 +171,7 @@ impl Recorder {
             // More than a batch holds is more batches, none of which is waited for: the call is recorded as a
             // whole.
             if self.commands >= MAX_COMMANDS || command.begins_batch {
-                self.submit()?;
+                self.next_batch()?;
             }
             self.dispatch(command);
         }
@@ -174,12 +185,14 @@ impl Recorder {
         for segment in &graph.segments {
             let is_full = self.commands > 0 && self.commands + segment.len() > MAX_COMMANDS;
             if is_due(segment.seconds) || is_full {
-                self.submit()?;
+                self.next_batch()?;
             }
+            // Asked first: a batch that is refused between the two has spoiled what it should have written.
+            let keeps_flows = self.keeps_flows();
             if self.submitter.health().has_late_errors() {
                 segment.flows.iter().for_each(Flow::spoil);
             }
-            if self.submitter.has_thread() {
+            if keeps_flows {
                 self.flows.push(Flows::Captured(Arc::clone(&segment.flows)));
             }
             for block in &segment.used {
@@ -218,6 +231,8 @@ impl Recorder {
     /// Notes which buffers the batch uses, and which of them get what late errors have spoiled.
     fn note_uses(&mut self, command: &Command) {
         let (reads, writes) = command.reads_and_writes();
+        // Asked first: a batch that is refused between the two has spoiled what it should have written.
+        let keeps_flows = self.keeps_flows();
         let spoiled = if self.submitter.health().has_late_errors() {
             reads.iter().map(|window| window.block.storage().spoiled()).max().unwrap_or(0)
         } else {
@@ -228,7 +243,7 @@ impl Recorder {
         }
         for window in writes {
             let storage = window.block.storage();
-            if self.submitter.has_thread() {
+            if keeps_flows {
                 let flow = |read: &Window| Flows::One(Flow::new(read.block.storage(), storage));
                 self.flows.extend(reads.iter().map(flow));
             }
@@ -237,6 +252,12 @@ impl Recorder {
                 self.written.push(Arc::clone(storage));
             }
         }
+    }
+
+    /// Whether a batch before the open one may yet be refused, or one was, of which what the open one makes already isn't
+    /// known to be stale.
+    fn keeps_flows(&self) -> bool {
+        self.submitter.has_thread() || self.submitter.has_deferred() || !self.flows.is_empty()
     }
 
     fn note_use(&mut self, block: &Block) {
@@ -311,7 +332,7 @@ impl Recorder {
     ) -> BackendResult<Ticket> {
         self.submitter.health().check()?;
         self.encoder().copy_buffer_to_buffer(block.buffer(), offset, staging, 0, bytes);
-        Ok(self.hand_over(vec![then]))
+        Ok(self.hand_over(vec![then], false))
     }
 
     /// Records something else than a dispatch, after what is recorded.
@@ -334,16 +355,25 @@ impl Recorder {
     pub(crate) fn submit_then(&mut self, then: Vec<Then>) -> BackendResult<()> {
         self.submitter.health().check()?;
         if self.early.is_some() || self.encoder.is_some() || !then.is_empty() {
-            self.hand_over(then);
+            self.hand_over(then, false);
         }
         Ok(())
     }
 
-    fn hand_over(&mut self, then: Vec<Then>) -> Ticket {
+    /// Submits what is recorded, as more follows. Nobody waits for it yet, so that it may be deferred.
+    fn next_batch(&mut self) -> BackendResult<()> {
+        self.submitter.health().check()?;
+        if self.early.is_some() || self.encoder.is_some() {
+            self.hand_over(Vec::new(), self.commands >= self.defer_from);
+        }
+        Ok(())
+    }
+
+    fn hand_over(&mut self, then: Vec<Then>, may_defer: bool) -> Ticket {
         // Whoever only flushes would never give anything back.
         self.retire();
         if self.pass.is_some() {
-            // Here wgpu checks what the pass consists of, and has the driver record it.
+            // wgpu checks what the pass consists of, and has the driver record it, when the encoder is finished.
             let _span = tracing::trace_span!("end_pass", commands = self.commands).entered();
             self.pass = None;
         }
@@ -361,7 +391,7 @@ impl Recorder {
         };
         self.number += 1;
         self.commands = 0;
-        let ticket = self.submitter.submit(batch);
+        let ticket = self.submitter.submit(batch, may_defer);
         self.flight.push_back(InFlight { ticket: ticket.clone(), params: buffer, staging });
         ticket
     }
@@ -393,6 +423,12 @@ impl Recorder {
     pub(crate) fn forget_bind_groups(&mut self) {
         self.has_dropped.store(false, Ordering::Release);
         self.groups.clear();
+    }
+
+    /// Has every batch deferred that nobody waits for.
+    #[cfg(all(test, feature = "shuttle"))]
+    pub(crate) fn defer_all(&mut self) {
+        self.defer_from = 0;
     }
 
     /// Batches that were handed over and may hold memory.

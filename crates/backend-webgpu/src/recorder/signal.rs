@@ -64,6 +64,12 @@ impl<T> Signal<T> {
         }
     }
 
+    /// The value, if it is there.
+    #[cfg(test)]
+    pub(crate) fn take(&self) -> Option<T> {
+        self.inner.state.lock().value.take()
+    }
+
     /// Blocks for a value whose cause has already happened: its callback may still be on its way, in another
     /// thread that polls the device at the same time.
     ///
@@ -97,6 +103,7 @@ impl<T> Signal<T> {
         poll_fn(|context| {
             if cfg!(not(target_family = "wasm")) {
                 let _guard = gl_lock.lock();
+                submitter.submit_deferred(u64::MAX);
                 submitter.poll();
             }
             let mut state = self.inner.state.lock();

@@ -1,12 +1,14 @@
 //! From batches to the queue, and waiting for them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use backend_api::{BackendError, BackendResult};
 
 use super::Deadline;
 use super::batch::{Batch, Flows, Then};
+#[cfg(not(target_family = "wasm"))]
+use super::deferred::Deferred;
 #[cfg(not(target_family = "wasm"))]
 use super::worker::Worker;
 use crate::device::{GuardedDevice, Health, Progress, guarded};
@@ -27,6 +29,17 @@ const LONG_NAP: Duration = Duration::from_micros(500);
 /// take, so that their wait needn't wake a blocked thread.
 const SPIN: Duration = Duration::from_micros(bound(200, 0) as u64);
 
+/// Which thread submits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Submits {
+    /// The one that calls.
+    Caller,
+    /// The one that calls; what is deferred, a thread or the call that waits for it.
+    Deferred,
+    /// One of its own.
+    Worker,
+}
+
 /// Submits batches in order and knows when they have finished.
 #[derive(Debug)]
 pub(crate) struct Submitter {
@@ -36,6 +49,8 @@ pub(crate) struct Submitter {
     /// call waits longer than its timeout.
     #[cfg(not(target_family = "wasm"))]
     worker: Option<Worker>,
+    #[cfg(not(target_family = "wasm"))]
+    deferred: Option<Deferred>,
 }
 
 /// The queue with what has to be told of it.
@@ -51,26 +66,33 @@ pub(super) struct Port {
 #[derive(Clone, Debug)]
 pub(crate) struct Ticket {
     pub(crate) batch: u64,
-    /// Unknown where a thread of its own submits, and for a batch without commands.
-    index: Option<wgpu::SubmissionIndex>,
+    index: Index,
 }
+
+/// Where the index of a submission is, once it has one: a batch without commands or one that the driver refused has none,
+/// and where a thread of its own submits it isn't known.
+pub(super) type Index = Arc<OnceLock<wgpu::SubmissionIndex>>;
 
 impl Ticket {
     /// Nothing to wait for but a callback.
     pub(super) fn finished() -> Self {
-        Self { batch: 0, index: None }
+        Self::of(0)
+    }
+
+    fn of(batch: u64) -> Self {
+        Self { batch, index: Index::default() }
     }
 }
 
 impl Submitter {
-    /// Submits from the thread that calls, or from one of its own.
+    /// Submits from the thread that calls, or from others: see [`Submits`].
     pub(crate) fn new(
         device: &GuardedDevice,
         queue: &wgpu::Queue,
         health: &Arc<Health>,
         progress: &Arc<Progress>,
         #[cfg_attr(target_family = "wasm", expect(unused_variables, reason = "a page has one thread"))]
-        has_thread: bool,
+        submits: Submits,
     ) -> Self {
         let port = Port {
             device: device.clone(),
@@ -80,7 +102,9 @@ impl Submitter {
         };
         Self {
             #[cfg(not(target_family = "wasm"))]
-            worker: if has_thread { Worker::start(&port) } else { None },
+            worker: if submits == Submits::Worker { Worker::start(&port) } else { None },
+            #[cfg(not(target_family = "wasm"))]
+            deferred: (submits == Submits::Deferred).then(|| Deferred::new(&port)),
             port,
             spin_nanos: AtomicU64::new(SPIN.as_nanos() as u64),
         }
@@ -97,6 +121,9 @@ impl Submitter {
         if let Some(worker) = &self.worker {
             worker.set_patience(patience);
         }
+        if let Some(deferred) = &self.deferred {
+            deferred.set_patience(patience);
+        }
     }
 
     /// How long a future that has waited for some time sleeps before it is polled again. It polls without a
@@ -110,16 +137,27 @@ impl Submitter {
         sleeps.then(|| (waited / 16).clamp(NAP, LONG_NAP))
     }
 
-    /// Hands over a batch. Errors are kept for the next read or synchronize: the calls that recorded the work
-    /// have returned.
-    pub(crate) fn submit(&self, batch: Batch) -> Ticket {
-        let number = batch.number;
+    /// Hands over a batch, which may be deferred if nobody waits for it. Errors are kept for the next read or synchronize:
+    /// the calls that recorded the work have returned.
+    pub(crate) fn submit(
+        &self,
+        batch: Batch,
+        #[cfg_attr(target_family = "wasm", expect(unused_variables, reason = "a page has one thread"))]
+        may_defer: bool,
+    ) -> Ticket {
+        let ticket = Ticket::of(batch.number);
         #[cfg(not(target_family = "wasm"))]
         if let Some(worker) = &self.worker {
             worker.submit(batch, &self.port);
-            return Ticket { batch: number, index: None };
+            return ticket;
         }
-        Ticket { batch: number, index: self.port.submit(batch) }
+        #[cfg(not(target_family = "wasm"))]
+        if let Some(deferred) = self.deferred.as_ref().filter(|deferred| may_defer || deferred.is_pending()) {
+            deferred.push(batch, &ticket.index);
+            return ticket;
+        }
+        self.port.submit(batch, &ticket.index);
+        ticket
     }
 
     /// Blocks until a batch has finished.
@@ -150,6 +188,9 @@ impl Submitter {
                 progress.wait(has_finished, deadline.remaining()?.min(LOOK));
                 continue;
             }
+            if self.submit_deferred(ticket.batch) {
+                continue;
+            }
             self.poll();
             if has_finished(progress) {
                 return Ok(());
@@ -159,25 +200,49 @@ impl Submitter {
                 std::hint::spin_loop();
                 continue;
             }
-            match &ticket.index {
+            match ticket.index.get() {
                 Some(index) => self.poll_for(index, left)?,
                 None => progress.wait(has_finished, left.min(SHORT)),
             }
         }
     }
 
-    /// Blocks until a batch is in the queue, where a thread of its own submits.
+    /// Blocks until a batch is in the queue, where another thread may submit it.
     ///
     /// # Errors
     /// [`Timeout`](BackendError::Timeout); [`DeviceLost`](BackendError::DeviceLost).
     pub(crate) fn wait_until_submitted(&self, ticket: &Ticket, deadline: &Deadline) -> BackendResult<()> {
         let Port { progress, health, .. } = &self.port;
         let is_submitted = |progress: &Progress| progress.submitted() >= ticket.batch;
-        while self.has_thread() && !is_submitted(progress) {
+        while (self.has_thread() || self.has_deferred()) && !is_submitted(progress) {
             health.check()?;
-            progress.wait(is_submitted, deadline.remaining()?.min(LOOK));
+            if !self.submit_deferred(ticket.batch) {
+                progress.wait(is_submitted, deadline.remaining()?.min(LOOK));
+            }
         }
         health.check()
+    }
+
+    /// Whether a batch has been deferred and not been submitted.
+    pub(crate) fn has_deferred(&self) -> bool {
+        #[cfg(not(target_family = "wasm"))]
+        return self.deferred.as_ref().is_some_and(Deferred::is_pending);
+        #[cfg(target_family = "wasm")]
+        false
+    }
+
+    /// Keeps everybody from submitting deferred batches until it is dropped.
+    #[cfg(test)]
+    pub(crate) fn hold_deferred(&self) -> super::deferred::Turn<'_> {
+        self.deferred.as_ref().expect("batches may be deferred").hold()
+    }
+
+    /// Submits deferred batches up to `last`, unless another thread is at it; whether it has.
+    pub(super) fn submit_deferred(&self, _last: u64) -> bool {
+        #[cfg(not(target_family = "wasm"))]
+        return self.deferred.as_ref().is_some_and(|deferred| deferred.submit_through(_last));
+        #[cfg(target_family = "wasm")]
+        false
     }
 
     /// Lets wgpu make the callbacks of what has finished.
@@ -242,8 +307,8 @@ impl Submitter {
 }
 
 impl Port {
-    /// Submits a batch; nothing if it has no commands, or if the driver refused them.
-    pub(super) fn submit(&self, batch: Batch) -> Option<wgpu::SubmissionIndex> {
+    /// Submits a batch and sets its index.
+    pub(super) fn submit(&self, batch: Batch, index: &Index) {
         let Batch { number, encoders, params, written, shared: _shared, flows, then } = batch;
         let _span = tracing::trace_span!("submit", batch = number).entered();
         let submitted = guarded(&self.device, || {
@@ -253,13 +318,14 @@ impl Port {
             (!encoders.is_empty())
                 .then(|| self.queue.submit(encoders.into_iter().map(wgpu::CommandEncoder::finish)))
         });
-        let index = match submitted {
-            Ok(index) => {
+        match submitted {
+            Ok(submission) => {
+                // Set once, here.
+                _ = submission.map(|submission| index.set(submission));
                 if self.health.has_late_errors() {
                     flows.iter().for_each(Flows::spoil);
                 }
                 then.into_iter().for_each(|then| then.run(&self.queue));
-                index
             }
             Err(error) => {
                 // On a lost device anything may fail, and the loss is all that there is to say.
@@ -268,14 +334,12 @@ impl Port {
                     written.iter().for_each(|storage| storage.spoil(error));
                 }
                 then.into_iter().for_each(Then::fail);
-                None
             }
-        };
+        }
         // Also of a batch that was refused, which is over when those before it are.
         self.progress.submit(number);
         let progress = Arc::clone(&self.progress);
         self.queue.on_submitted_work_done(move || sync::deliver(move || progress.finish(number)));
-        index
     }
 }
 
@@ -285,9 +349,9 @@ mod tests {
     use crate::WebGpuBackend;
 
     /// A submitter beside the backend's own, which tells its batches to nobody else.
-    fn submitter(backend: &WebGpuBackend, has_thread: bool) -> Submitter {
+    fn submitter(backend: &WebGpuBackend, submits: Submits) -> Submitter {
         let (device, queue) = (backend.guarded_device(), backend.queue().unwrap());
-        Submitter::new(device, queue, &Health::detached(), &Arc::default(), has_thread)
+        Submitter::new(device, queue, &Health::detached(), &Arc::default(), submits)
     }
 
     fn kind<T>(result: BackendResult<T>) -> Result<(), backend_api::ErrorKind> {
@@ -298,7 +362,7 @@ mod tests {
     fn a_future_polls_without_a_pause_as_long_as_a_call_would() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
         let micros = Duration::from_micros;
-        let caller = submitter(&backend, false);
+        let caller = submitter(&backend, Submits::Caller);
         assert!(!caller.has_thread());
         assert_eq!(
             [0, 199, 200, 3200, 1_000_000].map(|waited| caller.nap(micros(waited))),
@@ -306,7 +370,7 @@ mod tests {
         );
         caller.set_spin(Duration::ZERO);
         assert_eq!(caller.nap(Duration::ZERO), Some(NAP));
-        let threaded = submitter(&backend, true);
+        let threaded = submitter(&backend, Submits::Worker);
         assert!(threaded.has_thread());
         assert_eq!(threaded.nap(Duration::ZERO), Some(NAP));
     }
@@ -317,12 +381,12 @@ mod tests {
 
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
         let (short, long) = (Duration::from_millis(20), Duration::from_secs(60));
-        for has_thread in [false, true] {
+        for submits in [Submits::Caller, Submits::Deferred, Submits::Worker] {
             for spin in [Duration::ZERO, Duration::MAX] {
-                let submitter = submitter(&backend, has_thread);
+                let submitter = submitter(&backend, submits);
                 submitter.set_spin(spin);
                 for number in 1..4 {
-                    let ticket = submitter.submit(Batch { number, ..Batch::default() });
+                    let ticket = submitter.submit(Batch { number, ..Batch::default() }, number != 2);
                     assert_eq!(ticket.batch, number);
                     submitter.wait_until_submitted(&ticket, &Deadline::new("test", long)).unwrap();
                     submitter.wait(&ticket, &Deadline::new("test", long)).unwrap();
@@ -333,7 +397,7 @@ mod tests {
                     // Nothing is left to wait for.
                     submitter.wait(&ticket, &Deadline::new("test", Duration::ZERO)).unwrap();
                 }
-                let never = Ticket { batch: 4, index: None };
+                let never = Ticket::of(4);
                 let wait = |timeout| submitter.wait(&never, &Deadline::new("test", timeout));
                 assert_eq!(
                     [Duration::ZERO, short].map(|timeout| kind(wait(timeout))),
@@ -341,7 +405,10 @@ mod tests {
                 );
                 let submitted = submitter.wait_until_submitted(&never, &Deadline::new("test", short));
                 // Whoever calls has submitted.
-                assert_eq!(kind(submitted), if has_thread { Err(ErrorKind::Timeout) } else { Ok(()) });
+                assert_eq!(
+                    kind(submitted),
+                    if submitter.has_thread() { Err(ErrorKind::Timeout) } else { Ok(()) }
+                );
                 submitter.confirm(&Deadline::new("test", long)).unwrap();
                 submitter.refresh().unwrap();
                 submitter.health().lose("test");

@@ -20,10 +20,10 @@ struct Rig {
 }
 
 impl Rig {
-    fn new(has_thread: bool) -> Self {
+    fn new(submits: Submits) -> Self {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
         let (device, queue) = (backend.guarded_device(), backend.queue().unwrap());
-        let submitter = Submitter::new(device, queue, &Health::detached(), &Arc::default(), has_thread);
+        let submitter = Submitter::new(device, queue, &Health::detached(), &Arc::default(), submits);
         let (submitter, has_dropped) = (Arc::new(submitter), Arc::default());
         let (recorder, fill) = {
             let call = backend.context("test").unwrap();
@@ -80,7 +80,7 @@ fn fill() -> Variant {
 
 #[test]
 fn a_full_batch_is_submitted_before_a_call_that_does_not_fit() {
-    let mut rig = Rig::new(true);
+    let mut rig = Rig::new(Submits::Worker);
     rig.recorder.record(&rig.commands(100)).unwrap();
     assert_eq!((rig.admit(28), rig.state()), (None, (100, 0)));
     rig.fall_behind(2);
@@ -90,7 +90,7 @@ fn a_full_batch_is_submitted_before_a_call_that_does_not_fit() {
 
 #[test]
 fn a_call_waits_for_a_device_that_is_too_far_behind() {
-    let mut rig = Rig::new(true);
+    let mut rig = Rig::new(Submits::Worker);
     rig.fall_behind(3);
     assert_eq!(rig.admit(1000), None, "an empty batch takes any call");
     rig.recorder.record(&rig.commands(100)).unwrap();
@@ -107,7 +107,7 @@ fn a_call_waits_for_a_device_that_is_too_far_behind() {
 
 #[test]
 fn what_has_finished_is_given_back() {
-    let mut rig = Rig::new(true);
+    let mut rig = Rig::new(Submits::Worker);
     rig.fall_behind(3);
     rig.submitter.progress().finish(1_000_002);
     rig.recorder.retire();
@@ -124,7 +124,7 @@ fn what_has_finished_is_given_back() {
 
 #[test]
 fn a_long_call_is_recorded_as_several_batches() {
-    let mut rig = Rig::new(true);
+    let mut rig = Rig::new(Submits::Worker);
     rig.fall_behind(1);
     rig.recorder.record(&rig.commands(128)).unwrap();
     assert_eq!(rig.state(), (128, 1));
@@ -138,7 +138,7 @@ fn a_long_call_is_recorded_as_several_batches() {
 
 #[test]
 fn segments_of_a_graph_are_recorded_where_they_fit() {
-    let mut rig = Rig::new(true);
+    let mut rig = Rig::new(Submits::Worker);
     let graph = rig.graph(28);
     let mut asked = Vec::new();
     rig.recorder.record(&rig.commands(100)).unwrap();
@@ -156,15 +156,50 @@ fn segments_of_a_graph_are_recorded_where_they_fit() {
     rig.recorder.replay(&graph, &mut |_| true).unwrap();
     assert_eq!((rig.recorder.commands, rig.recorder.number), (28, 3), "what was recorded before is long");
     // The second segment is a batch of its own.
-    let mut rig = Rig::new(true);
+    let mut rig = Rig::new(Submits::Worker);
     let graph = rig.graph(128 + 200);
     rig.recorder.replay(&graph, &mut |_| false).unwrap();
     assert_eq!((rig.recorder.commands, rig.recorder.number), (200, 2));
 }
 
 #[test]
+fn full_batches_are_deferred() {
+    let mut rig = Rig::new(Submits::Deferred);
+    let submitter = Arc::clone(&rig.submitter);
+    let held = submitter.hold_deferred();
+    let state = |rig: &Rig| (rig.recorder.number, rig.submitter.has_deferred());
+    let graph = rig.graph(65);
+    let replay = |rig: &mut Rig| rig.recorder.replay(&graph, &mut |_| false).unwrap();
+    // A batch of few commands that another begins is submitted by the call.
+    rig.recorder.record(&rig.commands(63)).unwrap();
+    let mut long = rig.commands(1);
+    long[0].begins_batch = true;
+    rig.recorder.record(&long).unwrap();
+    assert_eq!(state(&rig), (2, false));
+    // So is what somebody waits for.
+    replay(&mut rig);
+    rig.recorder.submit().unwrap();
+    assert_eq!(state(&rig), (3, false));
+    assert!(rig.recorder.flows.is_empty());
+    replay(&mut rig);
+    assert_eq!(state(&rig), (3, false), "the batch is open");
+    replay(&mut rig);
+    assert_eq!(state(&rig), (4, true));
+    assert_eq!(rig.recorder.flows.len(), 1, "a batch before may be refused");
+    rig.recorder.record(&rig.commands(64)).unwrap();
+    assert_eq!(state(&rig), (5, true));
+    // What follows is in order.
+    rig.recorder.submit().unwrap();
+    let newest = rig.recorder.newest().unwrap();
+    assert_eq!((newest.batch, submitter.progress().submitted()), (5, 2));
+    drop(held);
+    submitter.wait(&newest, &Deadline::new("test", Duration::from_secs(60))).unwrap();
+    assert!(!submitter.has_deferred());
+}
+
+#[test]
 fn only_something_is_submitted() {
-    let mut rig = Rig::new(true);
+    let mut rig = Rig::new(Submits::Worker);
     rig.recorder.submit().unwrap();
     assert_eq!(rig.recorder.number, 1);
     let done = Signal::default();
@@ -182,7 +217,7 @@ fn only_something_is_submitted() {
 
 #[test]
 fn a_copy_comes_before_a_batch_that_does_not_use_its_buffer() {
-    let mut rig = Rig::new(true);
+    let mut rig = Rig::new(Submits::Worker);
     let [used, other] = [rig.block(), rig.block()];
     rig.recorder.record(&[rig.command(&used)]).unwrap();
     let is_open = |rig: &Rig| (rig.recorder.early.is_some(), rig.recorder.pass.is_some());
@@ -196,8 +231,8 @@ fn a_copy_comes_before_a_batch_that_does_not_use_its_buffer() {
 
 #[test]
 fn the_batch_knows_what_its_commands_use() {
-    for has_thread in [false, true] {
-        let mut rig = Rig::new(has_thread);
+    for submits in [Submits::Caller, Submits::Deferred, Submits::Worker] {
+        let mut rig = Rig::new(submits);
         let [own, shared] = [rig.block(), rig.block()];
         shared.share();
         for block in [&own, &shared] {
@@ -218,7 +253,7 @@ fn the_batch_knows_what_its_commands_use() {
 
 #[test]
 fn calls_that_poll_make_callbacks() {
-    let rig = Rig::new(true);
+    let rig = Rig::new(Submits::Worker);
     let (device, queue) = (rig.backend.device().unwrap(), rig.backend.queue().unwrap());
     let deadline = || Deadline::new("test", Duration::from_secs(60));
     let polls: [&dyn Fn(); 2] = [&|| rig.submitter.poll(), &|| rig.submitter.confirm(&deadline()).unwrap()];
@@ -256,7 +291,7 @@ fn each_step_of_a_graph_has_its_own_parameters() {
             backend.queue().unwrap(),
             &Health::detached(),
             &Arc::default(),
-            true,
+            Submits::Worker,
         ));
         let mut recorder = Recorder::new(device, &submitter, pipelines.params_layout(), &Arc::default());
         let ptr = backend.alloc(1024).unwrap();

@@ -10,30 +10,23 @@ use backend_api::BackendResult;
 
 use super::Deadline;
 use super::batch::{Batch, Then};
-use super::submitter::Port;
-use crate::device::LastHandle;
-use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use super::submit_thread::SubmitThread;
+use super::submitter::{Index, Port};
+use crate::sync;
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError};
-use crate::sync::{self, Mutex, thread};
 
 /// The longest wait for the device before the thread looks for another job.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// How long whoever closes the device waits for the thread to end, unless that is set to longer.
-const ENDING: Duration = Duration::from_millis(500);
-
 /// The thread, as others see it. It ends when this is dropped and its last job is done.
 #[derive(Debug)]
 pub(super) struct Worker {
-    /// `None` once no more jobs come.
-    jobs: Option<Sender<Job>>,
-    thread: Option<thread::JoinHandle<()>>,
-    /// Disconnected when the thread has let go of the device.
-    ended: Mutex<Receiver<()>>,
+    /// Above the thread, which ends when no more jobs come, as fields are dropped in their order.
+    jobs: Sender<Job>,
+    thread: SubmitThread,
     /// Jobs that it has not finished.
     open: Arc<AtomicUsize>,
-    /// How long a drop waits for the thread to end.
-    patience_ms: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -48,21 +41,10 @@ impl Worker {
     /// `None` if the system has no more threads.
     pub(super) fn start(port: &Port) -> Option<Self> {
         let (jobs, queue) = mpsc::channel();
-        let (end, ended) = mpsc::channel();
         let open = Arc::new(AtomicUsize::new(0));
-        let (port, count) = (port.clone(), Arc::clone(&open));
-        // The thread may be the last to have a handle of the device.
-        let last = LastHandle::new(&port.device);
-        let work = move || {
-            run(&port, &queue, &count);
-            drop(port);
-            drop(last);
-            drop(end);
-        };
-        let started = thread::Builder::new().name("webgpu-submit".to_owned()).spawn(work);
-        let thread = Some(started.ok()?);
-        let patience_ms = AtomicU64::new(0);
-        Some(Self { jobs: Some(jobs), thread, ended: Mutex::new(ended), open, patience_ms })
+        let (worker_port, count) = (port.clone(), Arc::clone(&open));
+        let thread = SubmitThread::start("webgpu-submit", port, move || run(&worker_port, &queue, &count))?;
+        Some(Self { jobs, thread, open })
     }
 
     pub(super) fn submit(&self, batch: Batch, port: &Port) {
@@ -94,39 +76,20 @@ impl Worker {
         }
     }
 
-    /// Has a drop wait for the thread for so long, and a little in any case: it closes the device when nobody compiles.
+    /// How long a drop waits for the thread.
     pub(super) fn set_patience(&self, patience: Duration) {
-        let milliseconds = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
-        self.patience_ms.store(milliseconds, Ordering::Relaxed);
+        self.thread.set_patience(patience);
     }
 
     fn send(&self, job: Job) -> Result<(), mpsc::SendError<Job>> {
-        let Some(jobs) = &self.jobs else { return Err(mpsc::SendError(job)) };
         self.open.fetch_add(1, Ordering::AcqRel);
-        jobs.send(job)
-    }
-}
-
-impl Drop for Worker {
-    /// Waits for the thread, unless the driver keeps it. A process that ends while a thread closes a device
-    /// takes the driver's own state from under it. Where a callback drops the backend in the thread itself, the thread
-    /// ends after it.
-    fn drop(&mut self) {
-        self.jobs = None;
-        let Some(thread) = self.thread.take() else { return };
-        if thread.thread().id() == thread::current().id() {
-            return;
-        }
-        let patience = ENDING.max(Duration::from_millis(self.patience_ms.load(Ordering::Relaxed)));
-        if self.ended.lock().recv_timeout(patience) == Err(RecvTimeoutError::Disconnected) {
-            _ = thread.join();
-        }
+        self.jobs.send(job)
     }
 }
 
 fn run(port: &Port, jobs: &Receiver<Job>, open: &AtomicUsize) {
     let mut newest = 0;
-    let mut index = None;
+    let mut index = Index::default();
     loop {
         let is_working = port.progress.finished() < newest && !port.health.is_lost();
         let job = if is_working {
@@ -142,7 +105,8 @@ fn run(port: &Port, jobs: &Receiver<Job>, open: &AtomicUsize) {
         match job {
             Some(Job::Submit(batch)) => {
                 newest = batch.number;
-                index = port.submit(*batch);
+                index = Index::default();
+                port.submit(*batch, &index);
                 _ = sync::poll(&port.device, wgpu::PollType::Poll);
                 open.fetch_sub(1, Ordering::AcqRel);
             }
@@ -156,7 +120,8 @@ fn run(port: &Port, jobs: &Receiver<Job>, open: &AtomicUsize) {
                 open.fetch_sub(1, Ordering::AcqRel);
             }
             None => {
-                let wait = wgpu::PollType::Wait { submission_index: index.clone(), timeout: Some(PATIENCE) };
+                let wait =
+                    wgpu::PollType::Wait { submission_index: index.get().cloned(), timeout: Some(PATIENCE) };
                 if let Err(error @ wgpu::PollError::WrongSubmissionIndex(..)) = sync::poll(&port.device, wait)
                 {
                     port.health.lose(&error.to_string());

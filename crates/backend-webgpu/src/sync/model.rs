@@ -158,14 +158,21 @@ impl Condvar {
         self.0.notify_all();
     }
 
+    /// Ends by being told, however long that takes.
+    pub(crate) fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        if let Some(held) = guard.0.take() {
+            guard.0 = Some(self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
     pub(crate) fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, patience: Duration) {
         if patience <= PAUSE || time_passes() {
             guard.0 = None;
             pass(patience);
             thread::yield_now();
             guard.0 = guard.1.lock().0;
-        } else if let Some(held) = guard.0.take() {
-            guard.0 = Some(self.0.wait(held).unwrap_or_else(PoisonError::into_inner));
+        } else {
+            self.wait(guard);
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::device::{Health, Witness, guarded};
 use crate::kernels::Variant;
 use crate::memory::{Block, DeviceSlice};
 use crate::ops::op_context::OpContext;
-use crate::recorder::{Command, Recorder, Signal, Submitter, Then, Window};
+use crate::recorder::{Command, Recorder, Signal, Submits, Submitter, Then, Window};
 use crate::transfer::StagingRing;
 
 /// What errors carry.
@@ -41,7 +41,8 @@ impl<'a> SelfTest<'a> {
         let (device, queue, health) = (&ctx.gpu().device, &ctx.gpu().queue, Health::detached());
         // By a thread of its own where the driver works off what is queued before it returns.
         let has_thread = ctx.device.submitter.has_thread();
-        let submitter = Arc::new(Submitter::new(device, queue, &health, &Arc::default(), has_thread));
+        let submits = if has_thread { Submits::Worker } else { Submits::Caller };
+        let submitter = Arc::new(Submitter::new(device, queue, &health, &Arc::default(), submits));
         let layout = ctx.device.pipelines.params_layout();
         let recorder = Recorder::new(device, &submitter, layout, &Arc::default());
         Self { ctx, recorder, submitter, witness: health.witness(), health }

@@ -1,0 +1,213 @@
+//! Deferred submissions among other calls, on an adapter that is used as GPUs are.
+
+use super::*;
+use crate::context::Context;
+use crate::device::Selector;
+use crate::opened::Opened;
+
+/// Elements of each buffer.
+const N: usize = 64;
+
+/// Operations of a graph: two replays don't fit into a batch, so that the second has the first submitted.
+const OPERATIONS: usize = 100;
+
+const TIMEOUT: Duration = Duration::from_millis(100);
+
+/// A backend on the first adapter, as if it were a GPU, with `y += x` as a graph.
+struct Rig {
+    backend: WebGpuBackend,
+    x: u64,
+    y: u64,
+    graph: u64,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let found = pollster::block_on(device::enumerate());
+        let (instance, adapter, info) = device::find(found, &Selector::default()).expect("a WebGPU adapter");
+        let limits = adapter.limits();
+        let info = backend_api::DeviceInfo { kind: DeviceKind::DiscreteGpu, ..info };
+        let gpu = pollster::block_on(device::open(instance, adapter, info, limits, false)).unwrap();
+        let backend = WebGpuBackend::over(Opened::new(Context::new(gpu).unwrap()));
+        let [x, y] = [1.0, 0.0].map(|value| filled(&backend, value));
+        let graph = adds(&backend, &[(x, y)]);
+        backend.synchronize().unwrap();
+        Self { backend, x, y, graph }
+    }
+
+    /// Replays so often that the last replay alone isn't handed over.
+    fn replay(&self, times: usize) -> BackendResult<()> {
+        (0..times).try_for_each(|_| self.backend.replay(self.graph))
+    }
+
+    fn has_deferred(&self) -> bool {
+        self.backend.context("test").unwrap().device().submitter.has_deferred()
+    }
+}
+
+fn filled(backend: &WebGpuBackend, value: f32) -> u64 {
+    let ptr = backend.alloc(4 * N).unwrap();
+    upload(backend, ptr, value);
+    ptr
+}
+
+fn upload(backend: &WebGpuBackend, ptr: u64, value: f32) {
+    backend.copy_htod(ptr, bytemuck::cast_slice(&[value; N])).unwrap();
+}
+
+/// A graph of [`OPERATIONS`] additions, each to the second of one of the pairs in turn.
+fn adds(backend: &WebGpuBackend, pairs: &[(u64, u64)]) -> u64 {
+    let record = &mut |recorded: &dyn ComputeBackend| {
+        (0..OPERATIONS).try_for_each(|i| {
+            let (x, y) = pairs[i % pairs.len()];
+            recorded.binary(BinaryOp::Add, y, x, y, N)
+        })
+    };
+    backend.capture(record).unwrap()
+}
+
+fn read(backend: &WebGpuBackend, ptr: u64) -> BackendResult<[f32; N]> {
+    let mut numbers = [f32::NAN; N];
+    backend.copy_dtoh(bytemuck::cast_slice_mut(&mut numbers), ptr).map(|()| numbers)
+}
+
+fn kind<T>(result: BackendResult<T>) -> Result<(), ErrorKind> {
+    result.map(drop).map_err(|error| error.kind())
+}
+
+/// Uploads between replays, memory and a graph that are freed, and memory that is used again.
+#[test]
+fn a_replay_sees_what_memory_held_when_it_was_called() {
+    let rig = Rig::new();
+    let Rig { backend, x, y, graph } = &rig;
+    let call = backend.context("test").unwrap();
+    let held = call.device().submitter.hold_deferred();
+    for value in 1..=3 {
+        upload(backend, *x, value as f32);
+        rig.replay(1).unwrap();
+    }
+    assert!(rig.has_deferred());
+    backend.free(*x).unwrap();
+    backend.free_graph(*graph).unwrap();
+    let reused = filled(backend, 7.0);
+    assert_eq!(kind(backend.replay(*graph)), Err(ErrorKind::InvalidHandle));
+    drop(held);
+    assert_eq!(read(backend, *y).unwrap(), [600.0; N]);
+    assert_eq!(read(backend, reused).unwrap(), [7.0; N]);
+    assert!(!rig.has_deferred());
+}
+
+#[test]
+fn nobody_waits_longer_than_the_timeout_for_another_thread_that_submits() {
+    let rig = Rig::new();
+    rig.backend.set_timeout(TIMEOUT).unwrap();
+    let call = rig.backend.context("test").unwrap();
+    let held = call.device().submitter.hold_deferred();
+    rig.replay(2).unwrap();
+    let calls: [(&str, &dyn Fn() -> BackendResult<()>); 4] = [
+        ("synchronize", &|| rig.backend.synchronize()),
+        ("copy_dtoh", &|| read(&rig.backend, rig.y).map(drop)),
+        ("flush", &|| rig.backend.flush()),
+        ("replay", &|| rig.replay(4)),
+    ];
+    for (name, call) in calls {
+        let start = std::time::Instant::now();
+        assert_eq!(kind(call()), Err(ErrorKind::Timeout), "{name}");
+        assert!(start.elapsed() < TIMEOUT + Duration::from_secs(1), "{name}");
+    }
+    drop(held);
+    rig.backend.set_timeout(Duration::from_secs(60)).unwrap();
+    let sum = read(&rig.backend, rig.y).unwrap()[0];
+    // Two replays, and those of the four that came before the one which waited.
+    assert!(sum >= 200.0 && sum % 100.0 == 0.0, "{sum}");
+}
+
+#[test]
+fn a_lost_device_is_told_while_replays_are_deferred() {
+    let rig = Rig::new();
+    let call = rig.backend.context("test").unwrap();
+    let held = call.device().submitter.hold_deferred();
+    rig.replay(3).unwrap();
+    rig.backend.device().unwrap().destroy();
+    assert_eq!(kind(read(&rig.backend, rig.y)), Err(ErrorKind::DeviceLost));
+    assert_eq!(kind(rig.backend.synchronize()), Err(ErrorKind::DeviceLost));
+    drop(held);
+    assert_eq!(kind(rig.replay(3)), Err(ErrorKind::DeviceLost));
+}
+
+/// The driver refuses a deferred batch: who recorded it is told, once, and who reads what was made of it.
+#[test]
+fn what_a_refused_replay_should_have_written_is_stale() {
+    let rig = Rig::new();
+    let Rig { backend, x, y, .. } = &rig;
+    let [lost, made] = [0.0; 2].map(|value| filled(backend, value));
+    let graph = adds(backend, &[(*x, *y), (*x, lost)]);
+    backend.synchronize().unwrap();
+    backend.export_buffer(lost).unwrap().0.destroy();
+    let call = backend.context("test").unwrap();
+    let held = call.device().submitter.hold_deferred();
+    backend.replay(graph).unwrap();
+    rig.replay(1).unwrap();
+    assert!(rig.has_deferred());
+    backend.copy_dtod(made, *y, 4 * N).unwrap();
+    drop(held);
+    thread::scope(|scope| {
+        let later = scope.spawn(|| [*y, made, *x].map(|ptr| kind(read(backend, ptr))));
+        let told = later.join().unwrap();
+        assert_eq!(told, [Err(ErrorKind::Driver), Ok(()), Ok(())], "the first that is stale, once");
+        let later = scope.spawn(|| [*x, made].map(|ptr| kind(read(backend, ptr))));
+        assert_eq!(later.join().unwrap(), [Ok(()), Err(ErrorKind::Driver)], "a copy of what is stale");
+    });
+    assert_eq!([(); 2].map(|()| kind(backend.synchronize())), [Err(ErrorKind::Driver), Ok(())]);
+}
+
+/// What was handed over when the backend goes runs, and what was only recorded doesn't.
+#[test]
+fn deferred_replays_run_when_the_backend_goes() {
+    let rig = Rig::new();
+    let (device, queue) = (rig.backend.device().unwrap().clone(), rig.backend.queue().unwrap().clone());
+    let (buffer, offset, _) = rig.backend.export_buffer(rig.y).unwrap();
+    rig.replay(3).unwrap();
+    drop(rig);
+    let staging = device.create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size: 4,
+        usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    });
+    let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+    encoder.copy_buffer_to_buffer(&buffer, offset, &staging, 0, 4);
+    queue.submit([encoder.finish()]);
+    staging.map_async(wgpu::MapMode::Read, .., |mapped| mapped.unwrap());
+    device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
+    let bytes: [u8; 4] = staging.get_mapped_range(..).unwrap()[..].try_into().unwrap();
+    assert_eq!(f32::from_ne_bytes(bytes), 200.0);
+}
+
+#[test]
+fn threads_replay_beside_each_other() {
+    const ROUNDS: usize = 10;
+    let rig = Rig::new();
+    let Rig { backend, x, .. } = &rig;
+    thread::scope(|scope| {
+        for of in 0..3 {
+            scope.spawn(move || {
+                let y = filled(backend, 0.0);
+                let graph = adds(backend, &[(*x, y)]);
+                for round in 1..=ROUNDS {
+                    (0..3).for_each(|_| backend.replay(graph).unwrap());
+                    let expected = [(300 * round) as f32; N];
+                    if of == 0 {
+                        let mut numbers = [f32::NAN; N];
+                        let bytes = bytemuck::cast_slice_mut(&mut numbers);
+                        pollster::block_on(backend.copy_dtoh_async(bytes, y)).unwrap();
+                        assert_eq!(numbers, expected);
+                    } else if round % of == 0 {
+                        assert_eq!(read(backend, y).unwrap(), expected);
+                    }
+                }
+                backend.free_graph(graph).unwrap();
+            });
+        }
+    });
+}
