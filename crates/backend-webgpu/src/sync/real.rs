@@ -7,8 +7,6 @@ pub(crate) use std::sync::mpsc;
 pub(crate) use std::thread;
 pub(crate) use std::thread_local;
 
-#[cfg(test)]
-pub(crate) use parking_lot::RwLockWriteGuard;
 pub(crate) use parking_lot::{Condvar, Mutex, ReentrantMutex, ReentrantMutexGuard, RwLock, RwLockReadGuard};
 pub(crate) use web_time::Instant;
 
