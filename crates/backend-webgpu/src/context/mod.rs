@@ -18,7 +18,7 @@ use crate::kernels::{Kernel, MAX_IMMEDIATES, Pipelines, Target, Variant};
 use crate::memory::{Allocation, Block, DeviceSlice, Memory, Pool, Use};
 pub(crate) use crate::recorder::MAX_GROUPS;
 use crate::recorder::{
-    BindingLimits, Command, Deadline, Graph, Recorder, Signal, Submitter, Then, Waits, Window,
+    BindingLimits, Command, Deadline, Graph, Recorder, Signal, Submitter, Then, Waits, Window, usual_spin,
 };
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, thread};
@@ -78,6 +78,8 @@ impl Context {
         // An OpenGL context belongs to the thread whose turn it is.
         let has_thread = is_software && !gl_lock.is_needed();
         let submitter = Arc::new(Submitter::new(device, &gpu.queue, &gpu.health, &progress, has_thread));
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        submitter.set_spin(usual_spin(gpu.info.kind, cores));
         #[cfg(not(target_family = "wasm"))]
         let capacity = device_memory(&gpu.adapter);
         #[cfg(target_family = "wasm")]

@@ -40,7 +40,7 @@ pub(crate) use command::{Command, MAX_GROUPS};
 pub(crate) use deadline::{Deadline, Waits};
 pub(crate) use graph::Graph;
 pub(crate) use signal::Signal;
-pub(crate) use submitter::{Submitter, Ticket};
+pub(crate) use submitter::{Submitter, Ticket, usual_spin};
 pub(crate) use timing::Stopwatch;
 pub(crate) use window::{
     BindingLimits, PART_ALIGNMENT, UNBINDABLE, UNNAMED, VECTOR_BYTES, Window, cut, excess,
@@ -171,9 +171,10 @@ impl Recorder {
     /// `is_due` is told how long each segment should take, and says whether what was recorded before it has to
     /// be submitted first.
     pub(crate) fn replay(&mut self, graph: &Graph, is_due: &mut dyn FnMut(f64) -> bool) -> BackendResult<()> {
-        for segment in &graph.segments {
-            let is_full = self.commands > 0 && self.commands + segment.len() > MAX_COMMANDS;
-            if is_due(segment.seconds) || is_full {
+        for (number, segment) in graph.segments.iter().enumerate() {
+            // The device works on what it has while the rest is encoded.
+            let is_rest = number > 0 || self.commands > 0 && self.commands + segment.len() > MAX_COMMANDS;
+            if is_due(segment.seconds) || is_rest {
                 self.submit()?;
             }
             if self.submitter.health().has_late_errors() {
