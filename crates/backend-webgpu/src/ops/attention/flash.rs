@@ -6,7 +6,7 @@ use backend_api::desc::AttentionDesc;
 use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType};
 
-use super::pieces::{combine, parts, seen_keys};
+use super::pieces::{combine, parts};
 use super::{FLOATS, Params, Types, Windows, params, types};
 use crate::device::h200;
 use crate::kernels::libs::{ATTENTION_NARROW, ATTENTION_WIDE};
@@ -124,7 +124,7 @@ impl FlashTile {
     ) -> Option<(Self, usize)> {
         const GAIN: f64 = 0.9;
         // Of a window, pieces behind and before it would be empty; of a mask over positions, half of them.
-        if desc.causal || seen_keys(desc) < desc.seq_kv {
+        if desc.causal || desc.window.is_some() {
             return None;
         }
         let least = self.nanoseconds(desc, 1, compute_units) * GAIN;
@@ -145,12 +145,14 @@ impl FlashTile {
         let tiles = desc.seq_q.div_ceil(self.queries()).saturating_mul(rows);
         let blocks = desc.seq_kv.div_ceil(self.block()).div_ceil(pieces) as f64;
         // Of a compute unit that has as many workgroups as it works on at a time, a workgroup's share of the time for
-        // a block. Fewer workgroups don't wait less for each other's results than for their own.
+        // a block. Fewer workgroups wait for their own results: as long as so many shares take.
         let products = self.queries() * self.block() * (desc.head_dim + desc.v_head_dim);
         let share = products as f64 / self.speed() / 116.0;
-        let alone = match self.fours() {
-            ..16 => 2.0,
-            16..32 => 1.5,
+        let alone = match (self.groups * self.lanes, self.fours()) {
+            (..=64, ..16) => 6.0,
+            (..=64, _) => 2.7,
+            (_, ..16) => 2.0,
+            (_, 16..32) => 1.5,
             _ => 1.25,
         };
         let workgroups = tiles.saturating_mul(pieces).div_ceil(compute_units.max(1));
@@ -170,7 +172,7 @@ impl FlashTile {
     const fn speed(self) -> f64 {
         match (self.groups * self.lanes, self.fours()) {
             (_, ..16) => 0.75,
-            (..=64, _) => 0.65,
+            (..=64, _) => 0.6,
             (_, 16..24) => 1.0,
             (_, 24..32) => 1.03,
             _ => 1.12,
