@@ -83,10 +83,7 @@ impl Unstaged {
     /// The tile with the nanoseconds of its turns, of a workgroup alone on a compute unit and of two: where
     /// B's rows run across k, and along it.
     const fn taking(mut self, across: [usize; 2], along: [usize; 2]) -> Self {
-        let [across, along] = [
-            StepTime::new(across[0], across[1]),
-            StepTime::new(along[0], along[1]),
-        ];
+        let [across, along] = [StepTime::new(across[0], across[1]), StepTime::new(along[0], along[1])];
         self.turns = [across, along];
         self
     }
