@@ -25,8 +25,9 @@ fn kernels(device: &Arc<Device>) -> Vec<Trial> {
     let is_vulkan = device.backend.device_info().is_ok_and(|info| info.api == "Vulkan");
     let has_device_scope_barriers = is_vulkan && !cfg!(target_vendor = "apple");
     let names = names.flat_map(|name| {
-        let splits =
-            ["cooperative-decode/", "decode/", "split/"].iter().any(|kernel| name.starts_with(kernel));
+        let splits = ["cooperative-decode/", "decode/", "flash/", "split/"]
+            .iter()
+            .any(|kernel| name.starts_with(kernel));
         // Of one row and of several, in each kernel.
         let is_fixed_up = ["cooperative-decode/", "decode/1s16", "decode/4", "split/2"]
             .iter()

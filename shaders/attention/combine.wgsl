@@ -1,4 +1,4 @@
-// O from the parts that attention/split or attention/decode made of it, each a reference, a sum, the head's
+// O from the parts that attention/split, attention/decode or attention/flash made of it, each a reference, a sum, the head's
 // sink, a number that nobody reads, and a vector. A workgroup makes a row: its row groups of invocations share the parts,
 // and each invocation has four elements.
 //

@@ -13,8 +13,13 @@
 // constant bounds the long loops, so that drivers don't write them out, which takes them longer to compile
 // than the work itself.
 //
-// needs: T, GROUPS, LANES, ROWS, KEYS, DIMS, HALF_Q, HALF_KV, lib/attention, lib/attention_staging,
-// lib/attention_contiguous, lib/attention_seen, lib/attention_sinks, and lib/attention_wide or lib/attention_narrow
+// Where tiles of queries alone don't fill the device, the keys are split into pieces, each for a workgroup of its
+// own. With PARTS = 1, the output is what these make of a row, as attention/combine reads it: a reference, a sum, the
+// head's sink, a number that nobody reads, and a vector.
+//
+// needs: T, O = T or f32, GROUPS, LANES, ROWS, KEYS, DIMS, HALF_Q, HALF_KV, PARTS, lib/attention,
+// lib/attention_staging, lib/attention_contiguous, lib/attention_seen, lib/attention_sinks, and lib/attention_wide or
+// lib/attention_narrow
 
 const THREADS: u32 = LANES * GROUPS;
 const TILE_Q: u32 = ROWS * GROUPS;
@@ -45,7 +50,7 @@ const_assert FETCHES * THREADS * UNIT_KV == TILE_KV * FOURS && LOADS * THREADS *
 @group(0) @binding(4) var<storage, read> lengths: array<u32>;
 @group(0) @binding(5) var<storage, read> sinks: array<f32>;
 @group(0) @binding(6) var<storage, read_write> lse: array<f32>;
-@group(0) @binding(7) var<storage, read_write> o: array<T>;
+@group(0) @binding(7) var<storage, read_write> o: array<O>;
 
 var<workgroup> sh: array<vec4<f32>, SHARED>;
 
@@ -57,7 +62,7 @@ struct Tile {
   q: u32,
   k: u32,
   v: u32,
-  // Keys of the batch, and those that some query of the tile sees.
+  // Keys of the batch, and those of the piece that some query of the tile sees.
   real: u32,
   begin: u32,
   end: u32,
@@ -76,7 +81,7 @@ fn place_of(index: u32) -> Place {
   return Place(square / (LANES / 8u) * 4u + inner / 8u, square % (LANES / 8u) * 8u + inner % 8u);
 }
 
-fn tile_of(flat: u32) -> Tile {
+fn tile_of(flat: u32, piece: u32) -> Tile {
   let blocks = (params.seq_q + TILE_Q - 1u) / TILE_Q;
   let place = tile_and_head(flat, blocks);
   let query = place.x * TILE_Q;
@@ -84,6 +89,8 @@ fn tile_of(flat: u32) -> Tile {
   let batch = place.y / params.heads;
   let kv_head = head / params.group;
   let real = real_keys(batch);
+  // Whole blocks, so that only the last one of all has keys that there aren't.
+  let length = ((params.seq_kv + TILE_KV - 1u) / TILE_KV + pieces() - 1u) / pieces() * TILE_KV;
   return Tile(
     batch,
     head,
@@ -92,8 +99,8 @@ fn tile_of(flat: u32) -> Tile {
     params.k.x + batch * params.k.y + kv_head * params.k.z,
     params.v.x + batch * params.v.y + kv_head * params.v.z,
     real,
-    visible(query, real).x,
-    visible(min(query + TILE_Q, params.seq_q) - 1u, real).y,
+    max(visible(query, real).x, piece * length),
+    min(visible(min(query + TILE_Q, params.seq_q) - 1u, real).y, piece * length + length),
   );
 }
 
@@ -177,10 +184,11 @@ fn across_lanes(place: Place, mine: array<vec4<f32>, ROWS4>, adding: bool) -> ar
 @compute @workgroup_size(THREADS)
 fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
   let flat = flat_group(workgroup.id, workgroup.count);
-  if flat >= params.tiles {
+  if flat >= params.tiles * pieces() {
     return;
   }
-  let tile = tile_of(flat);
+  let piece = flat / params.tiles;
+  let tile = tile_of(flat % params.tiles, piece);
   let place = place_of(index);
 
   var out: array<vec4<f32>, ROWS * DIMS>;
@@ -289,6 +297,25 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
 
   totals = across_lanes(place, totals, true);
   let sink = sink_of(tile.head);
+  if PARTS == 1u {
+    for (var i = 0u; i < ROWS; i++) {
+      let query = tile.query + place.group + i * GROUPS;
+      if query < params.seq_q {
+        let row = (tile.batch * params.heads + tile.head) * params.seq_q + query;
+        let base = (row * pieces() + piece) * ((v_head_dim() + 7u) / 4u * 4u);
+        if place.lane == 0u {
+          write_part(base, vec4<f32>(peaks[i / 4u][i % 4u], totals[i / 4u][i % 4u], sink, 0.0));
+        }
+        for (var c = 0u; c < DIMS; c++) {
+          let d = (c * LANES + place.lane) * 4u;
+          if d < v_head_dim() {
+            write_part(base + 4u + d, out[i * DIMS + c]);
+          }
+        }
+      }
+    }
+    return;
+  }
   // Bits of the fours that aren't finite.
   var wrong = 0u;
   for (var i = 0u; i < ROWS; i++) {
@@ -336,7 +363,14 @@ fn read_four(base: u32, d: u32) -> vec4<f32> {
 fn write_four(base: u32, d: u32, numbers: vec4<f32>) {
   for (var j = 0u; j < 4u; j++) {
     if d + j < v_head_dim() {
-      o[base + d + j] = T(numbers[j]);
+      o[base + d + j] = O(numbers[j]);
     }
+  }
+}
+
+// Writes four numbers of a part.
+fn write_part(at: u32, numbers: vec4<f32>) {
+  for (var j = 0u; j < 4u; j++) {
+    o[at + j] = O(numbers[j]);
   }
 }

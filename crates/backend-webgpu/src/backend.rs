@@ -258,10 +258,11 @@ impl WebGpuBackend {
         Ok(())
     }
 
-    /// How long a call that waits polls the device before it lets its thread sleep; 200 µs unless set.
+    /// How long a call that waits polls the device before it lets its thread sleep; unless set, 20 ms for a GPU on a host
+    /// of four cores and more, and 200 µs elsewhere.
     /// Polling keeps a core busy and saves the time of waking the thread, as the spin and blocking-sync flags
-    /// of a CUDA device do. An asynchronous call that has waited so long sleeps up to half a millisecond between
-    /// its polls, and its executor's thread with it. Without effect in a browser, which never blocks, and on
+    /// of a CUDA device do. An asynchronous call that has waited so long, or 200 µs, sleeps up to half a
+    /// millisecond between its polls, and its executor's thread with it. Without effect in a browser, which never blocks, and on
     /// Vulkan's software adapters, to which a thread of the backend submits and tells when a batch has finished.
     ///
     /// # Errors

@@ -19,6 +19,7 @@ use crate::memory::{Allocation, Block, DeviceSlice, Memory, Pool, Use};
 pub(crate) use crate::recorder::MAX_GROUPS;
 use crate::recorder::{
     BindingLimits, Command, Deadline, Graph, Recorder, Signal, Submits, Submitter, Then, Waits, Window,
+    usual_spin,
 };
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, thread};
@@ -82,6 +83,8 @@ impl Context {
             (false, false) => Submits::Deferred,
         };
         let submitter = Arc::new(Submitter::new(device, &gpu.queue, &gpu.health, &progress, submits));
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        submitter.set_spin(usual_spin(gpu.info.kind, cores));
         #[cfg(not(target_family = "wasm"))]
         let capacity = device_memory(&gpu.adapter);
         #[cfg(target_family = "wasm")]

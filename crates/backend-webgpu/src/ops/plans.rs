@@ -179,18 +179,18 @@ fn plans(device: &Pretended) -> BackendResult<Vec<Plan>> {
 /// Digests of the plans for each device: of matrix products, of attention, of convolutions with their
 /// gradients, of products with a quantised matrix.
 const DIGESTS: [[u64; 4]; 4] = [
-    [0x1e24_5352_a249_e097, 0x3555_01c0_647b_3a2b, 0x089c_ea11_8c78_a6f0, 0xe87e_4aec_4408_812c],
-    [0x90aa_eed1_9d40_3ecd, 0x6196_b46e_4239_2ac4, 0x924b_acf6_c7cf_746a, 0x96ce_0dcc_2175_936a],
-    [0x193c_c1f8_23ba_c8db, 0x470a_f155_8d24_f720, 0x58e4_22ac_bf73_15a9, 0xcebd_13de_902d_d563],
-    [0x1feb_fabc_40a6_77d2, 0x6cab_10da_b24a_1189, 0x4cd1_89fe_59c7_2df6, 0xa44c_945c_baa7_3cef],
+    [0xe6cb_f5da_ba64_fa25, 0x0c0b_b449_1b4b_95ad, 0xee27_c4d0_e904_2506, 0x3b65_2ac1_ba5f_6af6],
+    [0x59d3_934c_098f_a949, 0x674a_4ebf_9775_10f5, 0x08cd_a9dd_294a_5ede, 0x96ce_0dcc_2175_936a],
+    [0x2bbd_c6bb_db81_b9cd, 0x43e4_19f4_07b4_957d, 0xfdc3_b1b8_6d6c_77e1, 0xe294_0bc1_24d2_aaf7],
+    [0x1feb_fabc_40a6_77d2, 0x5918_bef3_4106_721b, 0x563a_c0e2_3deb_5aa8, 0xa44c_945c_baa7_3cef],
 ];
 
 /// Digests of the grids and parameters of their launches.
 const LAUNCH_DIGESTS: [[u64; 4]; 4] = [
-    [0x1b6b_e921_dcb7_3488, 0x037d_1601_435f_7e2b, 0xdf3d_dc22_69e7_2a6c, 0xd3af_862b_df38_9bc5],
-    [0xff76_4eef_3517_e58c, 0xb95f_beac_e223_1761, 0xa5da_7b96_275b_37ae, 0xd861_f633_be98_9c83],
-    [0x41e2_3156_b994_69c3, 0x4d20_2645_f496_475e, 0x2a0e_5981_3afd_640c, 0x50ed_6ec4_dd76_adaa],
-    [0x4157_8ae2_1fa1_11cb, 0x3960_7ca1_013a_fe5b, 0xafad_4060_32d1_92c4, 0x1008_6aa5_35f0_61f1],
+    [0x0331_2445_2084_bba8, 0xaa45_9289_584a_582f, 0x9744_a1ed_c638_266c, 0x42c4_cdc9_4705_ecaa],
+    [0xb6bc_207a_6cdf_bf57, 0xea38_3383_e391_6913, 0xcfb6_a841_d599_fced, 0x9bfc_f292_fc42_9773],
+    [0xcd83_030b_ea79_1cee, 0x28c1_f43d_3ada_ac72, 0x4881_4045_1c15_aa13, 0x1260_0c7e_1d25_0e18],
+    [0x4157_8ae2_1fa1_11cb, 0x11dc_22ee_878a_eb4f, 0xc620_ce43_9bf9_d896, 0x1008_6aa5_35f0_61f1],
 ];
 
 /// The FNV-1a hash of lines.

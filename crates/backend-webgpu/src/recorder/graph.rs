@@ -16,8 +16,11 @@ use super::{Command, MAX_COMMANDS, OpenPass};
 use crate::memory::{Block, Storage};
 use crate::sync::bound;
 
-/// Commands of the longest segment. Later segments are longer than the first, which starts the device: each
-/// submission costs the host as much as some dozens of commands.
+/// Commands of the first segment, which starts the device while the host encodes the next: each submission costs the host
+/// as much as some dozens of commands, so that later segments are longer.
+const FIRST_SEGMENT: usize = bound(16, 3);
+
+/// Commands of the longest segment.
 const MAX_SEGMENT: usize = bound(512, 4);
 
 /// Commands that can be encoded any number of times.
@@ -123,9 +126,16 @@ impl Graph {
         Self { steps, immediates, slots, segments, _blocks: blocks }
     }
 
-    /// Commands of the first batch.
+    /// Commands of the first segments that fit into a batch together, for which there has to be room; of the first one, if it
+    /// is longer.
     pub(crate) fn first_batch(&self) -> usize {
-        self.segments.first().map_or(0, Segment::len)
+        let mut lengths = self.segments.iter().map(Segment::len);
+        let first = lengths.next().unwrap_or(0);
+        let together = lengths.scan(first, |sum, len| {
+            *sum += len;
+            (*sum <= MAX_COMMANDS).then_some(*sum)
+        });
+        together.last().unwrap_or(first)
     }
 
     /// Encodes a segment into a pass.
@@ -191,7 +201,7 @@ impl Segment {
 
 /// Where commands are cut into segments: before one that begins a batch, and where a segment is long enough.
 fn cut(commands: &[Command]) -> Vec<Range<usize>> {
-    let (mut segments, mut start, mut most) = (Vec::new(), 0, MAX_COMMANDS);
+    let (mut segments, mut start, mut most) = (Vec::new(), 0, FIRST_SEGMENT);
     for (i, command) in commands.iter().enumerate().skip(1) {
         let is_full = i - start >= most;
         if is_full || command.begins_batch {
@@ -229,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn segments_grow_from_a_batch_to_the_longest() {
+    fn segments_grow_from_the_first_to_the_longest() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
         let lengths = |count: usize, begins: &[usize]| {
             let segments = cut(&commands(&backend, count, begins));
@@ -239,31 +249,36 @@ mod tests {
             );
             segments.iter().map(Range::len).collect::<Vec<_>>()
         };
-        assert_eq!([0, 1, 128].map(|count| lengths(count, &[])), [vec![], vec![1], vec![128]]);
-        assert_eq!(lengths(129, &[]), [128, 1]);
-        assert_eq!(lengths(128 + 256 + 512 + 512 + 7, &[]), [128, 256, 512, 512, 7]);
+        assert_eq!([0, 1, 16].map(|count| lengths(count, &[])), [vec![], vec![1], vec![16]]);
+        assert_eq!(lengths(17, &[]), [16, 1]);
+        let all = 16 + 32 + 64 + 128 + 256 + 512 + 512 + 7;
+        assert_eq!(lengths(all, &[]), [16, 32, 64, 128, 256, 512, 512, 7]);
         // One that begins a batch makes none longer.
-        assert_eq!(lengths(300, &[0, 10]), [10, 128, 162]);
+        assert_eq!(lengths(62, &[0, 10]), [10, 16, 32, 4]);
         assert_eq!(lengths(4, &[1, 2, 3]), [1, 1, 1, 1]);
-        assert_eq!(lengths(140, &[128]), [128, 12]);
+        assert_eq!(lengths(28, &[16]), [16, 12]);
     }
 
     #[test]
     fn a_graph_knows_what_each_segment_uses() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
-        let commands = commands(&backend, 130, &[3]);
+        let commands = commands(&backend, 19, &[3]);
         let call = backend.context("test").unwrap();
         let graph =
             Graph::new(backend.device().unwrap(), call.context.device.pipelines.params_layout(), &commands);
         let lengths: Vec<usize> = graph.segments.iter().map(Segment::len).collect();
-        assert_eq!((graph.first_batch(), lengths), (3, vec![3, 127]));
+        assert_eq!((graph.first_batch(), lengths), (19, vec![3, 16]));
         let [first, second] = &graph.segments[..] else { panic!("two segments") };
-        assert_eq!((first.seconds, second.seconds), (1.5, 63.5));
+        assert_eq!((first.seconds, second.seconds), (1.5, 8.0));
         // Both buffers, each once, though every command writes one.
         assert_eq!([&first.used, &second.used].map(Vec::len), [2, 2]);
         assert_eq!([&first.written, &second.written].map(Vec::len), [2, 2]);
-        let empty = Graph::new(backend.device().unwrap(), call.context.device.pipelines.params_layout(), &[]);
-        assert_eq!(empty.first_batch(), 0);
+        let first_batch = |count: usize| {
+            let commands = self::commands(&backend, count, &[]);
+            let layout = call.context.device.pipelines.params_layout();
+            Graph::new(backend.device().unwrap(), layout, &commands).first_batch()
+        };
+        assert_eq!([0, 10, 100, 128, 300].map(first_batch), [0, 10, 100, 16 + 32 + 64 + 16, 16 + 32 + 64]);
         // Within a segment, what the step before has set isn't set again.
         let set = |i: usize| (graph.steps[i].pipeline.is_some(), graph.steps[i].group.is_some());
         assert_eq!(

@@ -44,7 +44,7 @@ pub(crate) use command::{Command, MAX_GROUPS};
 pub(crate) use deadline::{Deadline, Waits};
 pub(crate) use graph::Graph;
 pub(crate) use signal::Signal;
-pub(crate) use submitter::{Submits, Submitter, Ticket};
+pub(crate) use submitter::{Submits, Submitter, Ticket, usual_spin};
 pub(crate) use timing::Stopwatch;
 pub(crate) use window::{
     BindingLimits, PART_ALIGNMENT, UNBINDABLE, UNNAMED, VECTOR_BYTES, Window, cut, excess,
@@ -182,9 +182,10 @@ impl Recorder {
     /// `is_due` is told how long each segment should take, and says whether what was recorded before it has to
     /// be submitted first.
     pub(crate) fn replay(&mut self, graph: &Graph, is_due: &mut dyn FnMut(f64) -> bool) -> BackendResult<()> {
-        for segment in &graph.segments {
+        for (number, segment) in graph.segments.iter().enumerate() {
             let is_full = self.commands > 0 && self.commands + segment.len() > MAX_COMMANDS;
-            if is_due(segment.seconds) || is_full {
+            // A device that has nothing to do begins while the rest is encoded.
+            if is_due(segment.seconds) || is_full || number > 0 && self.is_idle() {
                 self.next_batch()?;
             }
             // Asked first: a batch that is refused between the two has spoiled what it should have written.
@@ -358,6 +359,11 @@ impl Recorder {
             self.hand_over(then, false);
         }
         Ok(())
+    }
+
+    /// Whether the device has finished, as far as is known, all batches that were handed over.
+    fn is_idle(&self) -> bool {
+        self.submitter.progress().finished() + 1 >= self.number
     }
 
     /// Submits what is recorded, as more follows. Nobody waits for it yet, so that it may be deferred.

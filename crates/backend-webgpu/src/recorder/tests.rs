@@ -139,9 +139,9 @@ fn a_long_call_is_recorded_as_several_batches() {
 #[test]
 fn segments_of_a_graph_are_recorded_where_they_fit() {
     let mut rig = Rig::new(Submits::Worker);
-    let graph = rig.graph(28);
+    let graph = rig.graph(12);
     let mut asked = Vec::new();
-    rig.recorder.record(&rig.commands(100)).unwrap();
+    rig.recorder.record(&rig.commands(116)).unwrap();
     rig.recorder
         .replay(&graph, &mut |seconds| {
             asked.push(seconds);
@@ -150,16 +150,16 @@ fn segments_of_a_graph_are_recorded_where_they_fit() {
         .unwrap();
     assert_eq!((rig.recorder.commands, rig.recorder.number, asked), (128, 1, vec![0.0]));
     rig.recorder.replay(&graph, &mut |_| false).unwrap();
-    assert_eq!((rig.recorder.commands, rig.recorder.number), (28, 2));
+    assert_eq!((rig.recorder.commands, rig.recorder.number), (12, 2));
     rig.recorder.replay(&graph, &mut |_| false).unwrap();
-    assert_eq!((rig.recorder.commands, rig.recorder.number), (56, 2));
+    assert_eq!((rig.recorder.commands, rig.recorder.number), (24, 2));
     rig.recorder.replay(&graph, &mut |_| true).unwrap();
-    assert_eq!((rig.recorder.commands, rig.recorder.number), (28, 3), "what was recorded before is long");
-    // The second segment is a batch of its own.
+    assert_eq!((rig.recorder.commands, rig.recorder.number), (12, 3), "what was recorded before is long");
+    // The second segment is a batch of its own, though it would fit: the device works on the first meanwhile.
     let mut rig = Rig::new(Submits::Worker);
-    let graph = rig.graph(128 + 200);
+    let graph = rig.graph(16 + 20);
     rig.recorder.replay(&graph, &mut |_| false).unwrap();
-    assert_eq!((rig.recorder.commands, rig.recorder.number), (200, 2));
+    assert_eq!((rig.recorder.commands, rig.recorder.number), (20, 2));
 }
 
 #[test]
@@ -168,8 +168,6 @@ fn full_batches_are_deferred() {
     let submitter = Arc::clone(&rig.submitter);
     let held = submitter.hold_deferred();
     let state = |rig: &Rig| (rig.recorder.number, rig.submitter.has_deferred());
-    let graph = rig.graph(65);
-    let replay = |rig: &mut Rig| rig.recorder.replay(&graph, &mut |_| false).unwrap();
     // A batch of few commands that another begins is submitted by the call.
     rig.recorder.record(&rig.commands(63)).unwrap();
     let mut long = rig.commands(1);
@@ -177,21 +175,24 @@ fn full_batches_are_deferred() {
     rig.recorder.record(&long).unwrap();
     assert_eq!(state(&rig), (2, false));
     // So is what somebody waits for.
-    replay(&mut rig);
+    rig.recorder.record(&rig.commands(64)).unwrap();
     rig.recorder.submit().unwrap();
     assert_eq!(state(&rig), (3, false));
     assert!(rig.recorder.flows.is_empty());
-    replay(&mut rig);
-    assert_eq!(state(&rig), (3, false), "the batch is open");
-    replay(&mut rig);
-    assert_eq!(state(&rig), (4, true));
-    assert_eq!(rig.recorder.flows.len(), 1, "a batch before may be refused");
-    rig.recorder.record(&rig.commands(64)).unwrap();
-    assert_eq!(state(&rig), (5, true));
+    submitter.wait(&rig.recorder.newest().unwrap(), &Deadline::new("test", Duration::from_secs(60))).unwrap();
+    // Of a graph, the call submits what an idle device begins with.
+    let graph = rig.graph(16 + 32 + 64);
+    rig.recorder.replay(&graph, &mut |_| false).unwrap();
+    assert_eq!((state(&rig), rig.recorder.commands), ((4, false), 96));
+    rig.recorder.replay(&graph, &mut |_| false).unwrap();
+    assert_eq!((state(&rig), rig.recorder.commands), ((5, true), 96));
+    assert_eq!(rig.recorder.flows.len(), 2, "a batch before may be refused");
+    rig.recorder.record(&rig.commands(33)).unwrap();
+    assert_eq!((state(&rig), rig.recorder.commands), ((6, true), 1));
     // What follows is in order.
     rig.recorder.submit().unwrap();
     let newest = rig.recorder.newest().unwrap();
-    assert_eq!((newest.batch, submitter.progress().submitted()), (5, 2));
+    assert_eq!((newest.batch, submitter.progress().submitted()), (6, 3));
     drop(held);
     submitter.wait(&newest, &Deadline::new("test", Duration::from_secs(60))).unwrap();
     assert!(!submitter.has_deferred());

@@ -2,11 +2,13 @@
 
 use std::fmt;
 
-use backend_api::BackendResult;
 use backend_api::desc::AttentionDesc;
 use backend_api::support::checked_product;
+use backend_api::{BackendResult, DType};
 
+use super::pieces::{combine, parts};
 use super::{FLOATS, Params, Types, Windows, params, types};
+use crate::device::h200;
 use crate::kernels::libs::{ATTENTION_NARROW, ATTENTION_WIDE};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
 use crate::ops::has_room;
@@ -15,8 +17,8 @@ use crate::ops::op_context::{OpContext, linear_grid};
 pub(super) static FLASH: KernelSource = kernel!(
     "attention/flash",
     libs: [GRID, SPECIAL, ATTENTION, ATTENTION_STAGING, ATTENTION_CONTIGUOUS, ATTENTION_SEEN, ATTENTION_SINKS],
-    types: ["T"],
-    constants: ["GROUPS", "LANES", "ROWS", "KEYS", "DIMS", "HALF_Q", "HALF_KV"],
+    types: ["T", "O"],
+    constants: ["GROUPS", "LANES", "ROWS", "KEYS", "DIMS", "HALF_Q", "HALF_KV", "PARTS"],
     reads: 6,
     writes: 2,
     params: Params,
@@ -24,6 +26,9 @@ pub(super) static FLASH: KernelSource = kernel!(
 
 /// Fours of a chunk, as the kernel has it.
 const FOURS: usize = 8;
+
+/// Into how many pieces keys may be split. Each makes a part of every row, which has to be written and read.
+const PIECES: [usize; 7] = [2, 3, 4, 5, 6, 7, 8];
 
 /// How a workgroup's invocations share its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,29 +100,104 @@ impl FlashTile {
     /// The time for these heads, in a unit of its own: rounds of as many workgroups as have registers at a
     /// time.
     fn time(self, desc: &AttentionDesc, compute_units: usize) -> f64 {
-        // Scores and output, and what else an invocation holds.
-        let fours = self.rows * (self.keys + self.dims);
-        let registers = self.groups * self.lanes * (4 * fours + 100);
-        let at_a_time = ((1 << 16) / registers).max(1);
+        let at_a_time = self.at_a_time();
         let heads = desc.heads as f64 * desc.batch as f64;
         let workgroups = desc.seq_q.div_ceil(self.queries()) as f64 * heads;
         let rounds = (workgroups / (compute_units.max(1) * at_a_time) as f64).ceil();
-        // Measured: more results make more of what is read, but less than in proportion.
-        let speed = match fours {
-            ..16 => 0.75,
-            16..24 => 1.0,
-            24..32 => 1.03,
-            _ => 1.12,
-        };
-        rounds * (at_a_time * self.queries()) as f64 / speed
+        rounds * (at_a_time * self.queries()) as f64 / self.speed()
     }
 
-    fn variant(self, types: Types, wide: bool) -> Variant {
+    /// How many pieces so many pieces of the keys are where each is whole blocks, and none is empty.
+    pub(super) fn pieces(self, desc: &AttentionDesc, wanted: usize) -> usize {
+        let blocks = desc.seq_kv.div_ceil(self.block());
+        blocks.div_ceil(blocks.div_ceil(wanted.max(1)).max(1)).max(1)
+    }
+
+    /// The tile and the pieces of the keys for these heads, where workgroups for pieces end clearly earlier than as
+    /// many as there are tiles of queries: these leave a part of the device idle, for as long as one takes that goes
+    /// through all keys.
+    pub(super) fn in_pieces(
+        self,
+        limits: &wgpu::Limits,
+        desc: &AttentionDesc,
+        compute_units: usize,
+    ) -> Option<(Self, usize)> {
+        const GAIN: f64 = 0.9;
+        // Of a window, pieces behind and before it would be empty; of a mask over positions, half of them.
+        if desc.causal || desc.window.is_some() {
+            return None;
+        }
+        let least = self.nanoseconds(desc, 1, compute_units) * GAIN;
+        let tiles =
+            Self::ALL.into_iter().filter(|tile| tile.head_dim() == self.head_dim() && tile.fits(limits));
+        let split = tiles.flat_map(|tile| PIECES.map(|wanted| (tile, tile.pieces(desc, wanted))));
+        split
+            .filter(|&(_, pieces)| pieces > 1)
+            .map(|(tile, pieces)| (tile, pieces, tile.nanoseconds(desc, pieces, compute_units)))
+            .filter(|&(.., time)| time < least)
+            .min_by(|a, b| a.2.total_cmp(&b.2))
+            .map(|(tile, pieces, _)| (tile, pieces))
+    }
+
+    /// The nanoseconds that an H200 takes with the keys in so many pieces.
+    fn nanoseconds(self, desc: &AttentionDesc, pieces: usize, compute_units: usize) -> f64 {
+        let rows = desc.heads.saturating_mul(desc.batch);
+        let tiles = desc.seq_q.div_ceil(self.queries()).saturating_mul(rows);
+        let blocks = desc.seq_kv.div_ceil(self.block()).div_ceil(pieces) as f64;
+        // Of a compute unit that has as many workgroups as it works on at a time, a workgroup's share of the time for
+        // a block. Fewer workgroups wait for their own results: as long as so many shares take.
+        let products = self.queries() * self.block() * (desc.head_dim + desc.v_head_dim);
+        let share = products as f64 / self.speed() / 116.0;
+        let alone = match (self.groups * self.lanes, self.fours()) {
+            (..=64, ..16) => 6.0,
+            (..=64, _) => 2.7,
+            (_, ..16) => 2.0,
+            (_, 16..32) => 1.5,
+            _ => 1.25,
+        };
+        let workgroups = tiles.saturating_mul(pieces).div_ceil(compute_units.max(1));
+        let (rounds, rest) = (workgroups / self.at_a_time(), workgroups % self.at_a_time());
+        let rest = if rest == 0 { 0.0 } else { (rest as f64).max(alone) };
+        let time = blocks * share * ((rounds * self.at_a_time()) as f64 + rest);
+        if pieces == 1 {
+            return time;
+        }
+        let sums = rows.saturating_mul(desc.seq_q).saturating_mul(pieces).saturating_mul(desc.v_head_dim);
+        time + (h200::COMBINING_LAUNCH + h200::partial_sums(sums, 250, compute_units)) as f64
+    }
+
+    /// How fast it is on a unit that has as many workgroups as it works on at a time. Measured: more results make more of
+    /// what is read, but less than in proportion, and in workgroups of two subgroups, which wait for each other, fewer
+    /// queries are faster: 384 heads of 128 × 32 take 45 µs with 4 in each invocation, and 51 with 8.
+    const fn speed(self) -> f64 {
+        match (self.groups * self.lanes, self.fours()) {
+            (_, ..16) => 0.75,
+            (..=64, _) => 0.6,
+            (_, 16..24) => 1.0,
+            (_, 24..32) => 1.03,
+            _ => 1.12,
+        }
+    }
+
+    /// Fours of scores and of the output in an invocation.
+    const fn fours(self) -> usize {
+        self.rows * (self.keys + self.dims)
+    }
+
+    /// How many of its workgroups have registers on a compute unit at a time.
+    fn at_a_time(self) -> usize {
+        // Scores and output, and what else an invocation holds.
+        let registers = self.groups * self.lanes * (4 * self.fours() + 100);
+        ((1 << 16) / registers).max(1)
+    }
+
+    fn variant(self, types: Types, wide: bool, is_split: bool) -> Variant {
         let Self { groups, lanes, rows, keys, dims } = self;
         let [groups, lanes, rows, keys, dims] = [groups, lanes, rows, keys, dims].map(|size| size as u32);
         let [q, kv, _] = types.constants();
         let reader: &[Lib] = if wide { &[ATTENTION_WIDE] } else { &[ATTENTION_NARROW] };
-        Variant::new(&FLASH, [types.q], [groups, lanes, rows, keys, dims, q, kv])
+        let output = if is_split { DType::F32 } else { types.q };
+        Variant::new(&FLASH, [types.q, output], [groups, lanes, rows, keys, dims, q, kv, is_split.into()])
             .with_libs(reader)
             .with_workgroup(self.groups * self.lanes, self.workgroup_bytes())
     }
@@ -134,7 +214,9 @@ pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     for tile in FlashTile::ALL {
         for types in FLOATS {
-            variants.extend([false, true].map(|wide| tile.variant(types, wide)));
+            for is_split in [false, true] {
+                variants.extend([false, true].map(|wide| tile.variant(types, wide, is_split)));
+            }
         }
     }
     variants
@@ -145,15 +227,23 @@ pub(super) fn run(
     op: &'static str,
     desc: &AttentionDesc,
     windows: &Windows,
+    plan: &super::Plan,
     tile: FlashTile,
-    wide: bool,
 ) -> BackendResult<()> {
     let blocks = desc.seq_q.div_ceil(tile.queries());
     let tiles = checked_product(op, "tiles", &[blocks, desc.heads, desc.batch])?;
-    let params = params(op, desc, windows, tiles, 1)?;
+    let pieces = tile.pieces(desc, plan.splits);
+    let params = params(op, desc, windows, tiles, pieces)?;
+    let grid = linear_grid(op, checked_product(op, "tiles", &[tiles, pieces])?)?;
     let Windows { q, k, v, mask, lengths, sinks, lse, o, .. } = windows;
-    let variant = tile.variant(types(desc), wide);
-    ctx.launch(op, &variant, &[q, k, v, mask, lengths, sinks, lse], o, &params, linear_grid(op, tiles)?)
+    let inputs = [q, k, v, mask, lengths, sinks, lse];
+    let variant = tile.variant(types(desc), plan.wide, pieces > 1);
+    if pieces == 1 {
+        return ctx.launch(op, &variant, &inputs, o, &params, grid);
+    }
+    let parts = parts(ctx, op, desc, pieces)?;
+    ctx.launch(op, &variant, &inputs, &parts, &params, grid)?;
+    combine(ctx, op, desc, windows, &parts, pieces)
 }
 
 #[cfg(test)]
@@ -200,5 +290,43 @@ mod tests {
             ["flash/128x64x64r8", "flash/64x64x64r8"]
         );
         assert_eq!(chosen(&large, 64, 1), "flash/32x64x64r4");
+        let of_32 = encoder([32, 12, 128, 32]);
+        assert_eq!(FlashTile::choose(&large, &of_32, h200::COMPUTE_UNITS).to_string(), "flash/32x32x32r4");
+    }
+
+    fn encoder([batch, heads, seq, head_dim]: [usize; 4]) -> AttentionDesc {
+        let shape = AttentionShape { batch, heads, seq_q: seq, seq_kv: seq, head_dim };
+        AttentionDesc::new(DType::F32, 0, 0, 0, 0, shape)
+    }
+
+    #[test]
+    fn pieces_are_whole_blocks_and_none_is_empty() {
+        let pieces = |seq, wanted| FlashTile::ALL[3].pieces(&encoder([1, 1, seq, 64]), wanted);
+        assert_eq!([1, 2, 5, 7, 24, 1000].map(|wanted| pieces(1500, wanted)), [1, 2, 5, 6, 24, 24]);
+        assert_eq!([0, 1, 64, 65].map(|seq| pieces(seq, 8)), [1, 1, 1, 2]);
+        assert_eq!(pieces(1500, 0), 1);
+    }
+
+    #[test]
+    fn keys_are_split_where_queries_do_not_fill_the_device() {
+        let large = wgpu::Limits { max_compute_workgroup_storage_size: 49152, ..wgpu::Limits::default() };
+        let pieces = |desc: &AttentionDesc, units| {
+            FlashTile::choose(&large, desc, units).in_pieces(&large, desc, units).map(|(_, pieces)| pieces)
+        };
+        // An encoder of speech has 144 tiles of 64 queries for 132 compute units.
+        let speech = encoder([1, 6, 1500, 64]);
+        assert!(pieces(&speech, h200::COMPUTE_UNITS).is_some_and(|pieces| pieces > 1));
+        let (mut causal, mut windowed) = (speech, speech);
+        causal.causal = true;
+        windowed.window = Some(100);
+        for (whole, why) in [
+            (encoder([4, 32, 2048, 64]), "many rounds"),
+            (encoder([1, 6, 64, 64]), "one block of keys"),
+            (causal, "a causal mask"),
+            (windowed, "a window"),
+        ] {
+            assert_eq!(pieces(&whole, h200::COMPUTE_UNITS), None, "{why}");
+        }
+        assert_eq!(pieces(&speech, 8), None, "a small device is filled");
     }
 }

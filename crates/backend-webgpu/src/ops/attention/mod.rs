@@ -2,7 +2,8 @@
 //!
 //! [`Plan`] says which kernel computes it. The kernels are `attention/flash` on any device,
 //! `attention/cooperative` on tensor cores, and for few queries `attention/decode_cooperative` on tensor
-//! cores, `attention/decode` in subgroups or `attention/split`, with `attention/combine`.
+//! cores, `attention/decode` in subgroups or `attention/split`. Where the keys are in pieces, `attention/combine` puts
+//! their parts together.
 
 mod blocks;
 mod cooperative;
@@ -217,7 +218,7 @@ fn run(
     let keys = pieces::seen_keys(desc).div_ceil(plan.splits.max(1));
     iterations::require(ctx, op, "seq_kv", keys, plan.kernel.iterations(desc))?;
     match plan.kernel {
-        Kernel::Flash(tile) => flash::run(ctx, op, desc, windows, tile, plan.wide),
+        Kernel::Flash(tile) => flash::run(ctx, op, desc, windows, plan, tile),
         Kernel::Cooperative(tile) => cooperative::run(ctx, op, desc, windows, tile),
         Kernel::DecodeCooperative(tile) => decode_cooperative::run(ctx, op, desc, windows, plan, tile),
         Kernel::Decode(workgroup) => decode::run(ctx, op, desc, windows, plan, workgroup),

@@ -170,13 +170,18 @@ pub(super) fn bytes_of_parts(op: &'static str, desc: &AttentionDesc, pieces: usi
     checked_product(op, "scratch", &[desc.batch, desc.heads, desc.seq_q, pieces, length, size_of::<f32>()])
 }
 
-fn parts(ctx: &OpContext, op: &'static str, desc: &AttentionDesc, pieces: usize) -> BackendResult<Window> {
+pub(super) fn parts(
+    ctx: &OpContext,
+    op: &'static str,
+    desc: &AttentionDesc,
+    pieces: usize,
+) -> BackendResult<Window> {
     let bytes = bytes_of_parts(op, desc, pieces)?;
     Ok(ctx.output(&ctx.scratch(op, bytes)?, DType::F32))
 }
 
 /// Makes O of the parts.
-fn combine(
+pub(super) fn combine(
     ctx: &OpContext,
     op: &'static str,
     desc: &AttentionDesc,

@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use backend_api::DType;
 use backend_api::desc::{AttentionDesc, HeadLayout};
 use backend_api::kv::KvFormat;
+use backend_api::{DType, DeviceKind};
 
 use super::cooperative::CooperativeTile;
 use super::flash::FlashTile;
-use super::pieces::{Output, Pieces, ROWS, rows_for, seen_keys, shared_rows};
+use super::pieces::{Output, Pieces, ROWS, bytes_of_parts, rows_for, seen_keys, shared_rows};
 use super::{KernelOverride, Windows, decode, decode_cooperative, fixup, has_small_scores, split};
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::iterations;
@@ -202,8 +202,18 @@ impl Plan {
         if let Some(kernel) = tiles.map(Kernel::Cooperative).find(|kernel| kernel.suits(ctx, desc, windows)) {
             return Self { kernel, wide, splits: 1, fixup: false };
         }
-        let tile = FlashTile::choose(&ctx.gpu().limits, desc, compute_units);
-        Self { kernel: Kernel::Flash(tile), wide, splits: 1, fixup: false }
+        let limits = &ctx.gpu().limits;
+        let tile = FlashTile::choose(limits, desc, compute_units);
+        let have_room = |&(_, pieces): &(FlashTile, usize)| {
+            bytes_of_parts("attention", desc, pieces)
+                .is_ok_and(|bytes| bytes as u64 <= ctx.device.limits.max_bytes)
+        };
+        let in_pieces = match ctx.gpu().info.kind {
+            DeviceKind::SoftwareAdapter => None,
+            _ => tile.in_pieces(limits, desc, compute_units).filter(have_room),
+        };
+        let (tile, splits) = in_pieces.unwrap_or((tile, 1));
+        Self { kernel: Kernel::Flash(tile), wide, splits, fixup: false }
     }
 }
 

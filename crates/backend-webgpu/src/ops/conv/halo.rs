@@ -119,7 +119,7 @@ impl HaloTile {
     ];
 
     const fn new([pixels, filters]: [usize; 2], parts: [usize; 2], alone: usize, paired: usize) -> Self {
-        Self { pixels, filters, parts, step: StepTime { alone, paired } }
+        Self { pixels, filters, parts, step: StepTime::new(alone, paired) }
     }
 
     /// Cells that there is room for in workgroup memory.

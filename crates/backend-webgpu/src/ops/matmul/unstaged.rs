@@ -76,17 +76,14 @@ impl Unstaged {
 
     /// A tile of so many rows and columns of parts.
     const fn new([m, n]: [usize; 2], parts: [usize; 2], sharers: usize, ahead: usize) -> Self {
-        let unknown = StepTime { alone: 0, paired: 0 };
+        let unknown = StepTime::new(0, 0);
         Self { m, n, parts, sharers, ahead, turns: [unknown; 2], transposed: false }
     }
 
     /// The tile with the nanoseconds of its turns, of a workgroup alone on a compute unit and of two: where
     /// B's rows run across k, and along it.
     const fn taking(mut self, across: [usize; 2], along: [usize; 2]) -> Self {
-        let [across, along] = [
-            StepTime { alone: across[0], paired: across[1] },
-            StepTime { alone: along[0], paired: along[1] },
-        ];
+        let [across, along] = [StepTime::new(across[0], across[1]), StepTime::new(along[0], along[1])];
         self.turns = [across, along];
         self
     }

@@ -53,7 +53,7 @@ impl CooperativeTile {
         alone: usize,
         paired: usize,
     ) -> Self {
-        Self { m, n, k, parts, step: StepTime { alone, paired } }
+        Self { m, n, k, parts, step: StepTime::new(alone, paired) }
     }
 
     /// The tile of a variant.

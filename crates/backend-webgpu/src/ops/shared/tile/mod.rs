@@ -42,7 +42,7 @@ impl Tile {
     /// that.
     pub(in crate::ops) const ALL: [Self; 4] = [
         Self::new([128, 64, 32], [8, 8], 2840, 3050),
-        Self::new([64, 64, 32], [8, 4], 1100, 1700),
+        Self::new([64, 64, 32], [8, 4], 1100, 1700).with_last(750),
         Self::new([32, 32, 32], [4, 4], 900, 1000),
         // For products of a few rows.
         Self::new([8, 128, 16], [4, 4], 460, 520),
@@ -66,7 +66,12 @@ impl Tile {
         alone: usize,
         paired: usize,
     ) -> Self {
-        Self { m, n, k, thread_m, thread_n, step: StepTime { alone, paired } }
+        Self { m, n, k, thread_m, thread_n, step: StepTime::new(alone, paired) }
+    }
+
+    /// The tile of which a compute unit has room for more than two, so that the last of several takes less than alone.
+    const fn with_last(self, last: usize) -> Self {
+        Self { step: StepTime { last, ..self.step }, ..self }
     }
 
     /// The tile of a variant, from what [`constants`](Self::constants) gave it.
