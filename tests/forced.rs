@@ -21,6 +21,7 @@ pub(crate) struct Device {
     selector: String,
     pub(crate) backend: WebGpuBackend,
     sample: Sample,
+    kernels: Sample,
     turn: Mutex<()>,
 }
 
@@ -59,10 +60,14 @@ pub(crate) fn run(trials: fn(&Arc<Device>) -> Vec<Trial>) -> ExitCode {
         let selector = device.selector.strip_prefix("webgpu:").unwrap_or_default().to_owned();
         let name = format!("{} {}", device.selector, device.name);
         let mut backend = WebGpuBackend::select(&selector);
-        let opened = backend.init().map_err(|error| error.to_string()).and_then(|()| Sample::of(&device));
+        let opened = backend.init().map_err(|error| error.to_string()).and_then(|()| {
+            // Of cases, and of kernels.
+            Ok((Sample::of(&device)?, Sample::of_kernels(&device)?))
+        });
         by_device.push(match opened {
-            Ok(sample) => {
-                trials(&Arc::new(Device { name, selector, backend, sample, turn: Mutex::default() }))
+            Ok((sample, kernels)) => {
+                let turn = Mutex::default();
+                trials(&Arc::new(Device { name, selector, backend, sample, kernels, turn }))
             }
             Err(error) => vec![Trial::test(name, move || Err(error.into()))],
         });
@@ -112,11 +117,11 @@ pub(crate) fn runnable(
     names: Vec<String>,
     source_of: SourceOf,
 ) -> impl Iterator<Item = String> + use<> {
-    let (tensor_cores, sample) = (has_tensor_cores(&device.backend), device.sample);
+    let (tensor_cores, kernels) = (has_tensor_cores(&device.backend), device.kernels);
     names
         .into_iter()
         .filter(move |name| tensor_cores || !needs_tensor_cores(name, source_of))
-        .filter(move |name| sample.has(name))
+        .filter(move |name| kernels.has(name))
 }
 
 /// Runs all cases.

@@ -21,7 +21,7 @@ use forced::Device;
 use libtest_mimic::{Failed, Trial};
 
 /// One in so many conformance cases of an operation runs; `EVERY=1` runs them all.
-const EVERY: usize = 20;
+const EVERY: usize = 40;
 
 /// How often every operation is halved: up to eight parts.
 const HALVINGS: u32 = 3;

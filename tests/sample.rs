@@ -13,11 +13,15 @@ const VARIABLE: &str = "EVERY";
 /// One in so many cases runs on a further software adapter.
 const SAMPLE: usize = 8;
 
+/// One in so many kernels is forced on a software adapter, where each takes its driver 5 to 10 s to compile: on the first, and on a
+/// further one.
+const KERNELS: [usize; 2] = [3, 16];
+
 /// The sample of an adapter.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     every: usize,
-    /// Which of the samples that are as large.
+    /// Which part of the cases it is, of `every` parts.
     part: usize,
 }
 
@@ -27,12 +31,24 @@ impl Sample {
     /// # Errors
     /// What is wrong with the environment variable.
     pub fn of(device: &DeviceInfo) -> Result<Self, String> {
-        let further = match device.kind {
-            DeviceKind::SoftwareAdapter if device.api == "Gl" => Some(0),
-            DeviceKind::SoftwareAdapter if device.name.contains("SwiftShader") => Some(1),
-            _ => None,
+        Self::part(further(device), if further(device).is_some() { SAMPLE } else { 1 })
+    }
+
+    /// Which kernels are forced on `device`.
+    ///
+    /// # Errors
+    /// What is wrong with the environment variable.
+    pub fn of_kernels(device: &DeviceInfo) -> Result<Self, String> {
+        let further = further(device);
+        let usual = match device.kind {
+            DeviceKind::SoftwareAdapter => KERNELS[usize::from(further.is_some())],
+            _ => 1,
         };
-        let every = every(if further.is_some() { SAMPLE } else { 1 })?;
+        Self::part(further, usual)
+    }
+
+    fn part(further: Option<usize>, usual: usize) -> Result<Self, String> {
+        let every = every(usual)?;
         Ok(Self { every, part: further.unwrap_or(0) % every })
     }
 
@@ -52,6 +68,15 @@ impl Sample {
     #[must_use]
     pub fn text(&self) -> String {
         if self.every == 1 { String::new() } else { format!(" (a sample of one in {})", self.every) }
+    }
+}
+
+/// Which of the software adapters it is that aren't the first.
+fn further(device: &DeviceInfo) -> Option<usize> {
+    match device.kind {
+        DeviceKind::SoftwareAdapter if device.api == "Gl" => Some(0),
+        DeviceKind::SoftwareAdapter if device.name.contains("SwiftShader") => Some(1),
+        _ => None,
     }
 }
 

@@ -116,7 +116,8 @@ impl WebGpuBackend {
     /// A backend on a device that the caller has opened. It uses of it what the device's features and limits
     /// allow. The caller must leave the device's uncaptured-error and lost callbacks to the backend. wgpu keeps memory
     /// for each thread that the backend has caught errors on, as long as the device lives. Callbacks of the caller's
-    /// own submissions and mappings may be made within any call of the backend, and mustn't call it.
+    /// own submissions and mappings may be made within any call of the backend or by a thread of its own, and mustn't call
+    /// it, drop it or panic.
     ///
     /// # Errors
     /// [`OutOfMemory`](BackendError::OutOfMemory); [`Unsupported`](BackendError::Unsupported) where the device was
@@ -261,7 +262,7 @@ impl WebGpuBackend {
     /// How long a call that waits polls the device before it lets its thread sleep; unless set, 20 ms for a GPU on a host
     /// of four cores and more, and 200 µs elsewhere.
     /// Polling keeps a core busy and saves the time of waking the thread, as the spin and blocking-sync flags
-    /// of a CUDA device do. An asynchronous call that has waited so long, or 200 µs, sleeps up to half a
+    /// of a CUDA device do. An asynchronous call polls so for 200 µs at most; then it sleeps up to half a
     /// millisecond between its polls, and its executor's thread with it. Without effect in a browser, which never blocks, and on
     /// Vulkan's software adapters, to which a thread of the backend submits and tells when a batch has finished.
     ///

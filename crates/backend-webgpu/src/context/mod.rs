@@ -135,6 +135,12 @@ impl Context {
         self.last.set_patience(patience);
     }
 
+    /// For what may outlive this and has handles of the device.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) fn last_handle(&self) -> Arc<LastHandle> {
+        Arc::clone(&self.last)
+    }
+
     /// From now on, how long a call may wait.
     pub(crate) fn deadline(&self, op: &'static str) -> Deadline {
         Deadline::new(op, self.timeout())

@@ -121,7 +121,7 @@ pub(crate) fn compile(ctx: &OpContext, desc: &KernelDesc) -> BackendResult<Kerne
     });
     match compiled.and_then(std::convert::identity) {
         Ok((code, report)) => {
-            let id = ctx.state.insert_kernel(Arc::new(code));
+            let id = ctx.state.insert_kernel(Arc::new(code), &ctx.device);
             Ok(Kernel { name: desc.name.clone(), report, id, home: Arc::downgrade(&ctx.state) })
         }
         Err(source) => {

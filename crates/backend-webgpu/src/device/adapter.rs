@@ -47,6 +47,9 @@ impl fmt::Display for Selector {
 #[derive(Debug, Default)]
 pub(crate) struct Adapters {
     pub(crate) found: Vec<(wgpu::Instance, wgpu::Adapter)>,
+    /// What found them, also where it found none.
+    #[cfg_attr(target_family = "wasm", expect(dead_code, reason = "natively, it is dropped with care"))]
+    instance: Option<wgpu::Instance>,
     /// Why there is none, where the system says so.
     refused: Option<String>,
 }
@@ -57,6 +60,7 @@ impl Drop for Adapters {
     fn drop(&mut self) {
         let _opening = compiling();
         self.found.clear();
+        self.instance = None;
     }
 }
 
@@ -70,7 +74,8 @@ pub(crate) async fn enumerate() -> Adapters {
         let _opening = compiling();
         let instance = wgpu::Instance::new(descriptor);
         // Natively, nothing of it waits.
-        let adapters = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()));
+        let mut adapters = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()));
+        adapters.retain(runs_kernels);
         (instance, adapters, None)
     };
     #[cfg(target_family = "wasm")]
@@ -80,15 +85,15 @@ pub(crate) async fn enumerate() -> Adapters {
             power_preference: wgpu::PowerPreference::HighPerformance,
             ..Default::default()
         };
-        let (adapters, refused) = match instance.request_adapter(&options).await {
+        let (mut adapters, refused) = match instance.request_adapter(&options).await {
             Ok(adapter) => (vec![adapter], None),
             Err(error) => (Vec::new(), Some(format!("navigator.gpu of the browser: {error}"))),
         };
+        adapters.retain(runs_kernels);
         (instance, adapters, refused)
     };
-    let found =
-        adapters.into_iter().filter(runs_kernels).map(|adapter| (instance.clone(), adapter)).collect();
-    Adapters { found, refused }
+    let found = adapters.into_iter().map(|adapter| (instance.clone(), adapter)).collect();
+    Adapters { found, instance: Some(instance), refused }
 }
 
 /// Whether the adapter offers what the portable kernels need. Some OpenGL adapters have no compute shaders.

@@ -131,8 +131,15 @@ pub(crate) async fn open(
         let _compiling = compiling();
         adapter.request_device(&descriptor)
     };
-    let (device, queue) = opened.await.map_err(|error| BackendError::NoAdapter {
-        tried: vec![format!("{} = {} ({}): {error}", info.selector, info.name, info.api)],
-    })?;
+    let (device, queue) = match opened.await {
+        Ok(opened) => opened,
+        Err(error) => {
+            // They close what the drivers have opened.
+            let _compiling = compiling();
+            drop((adapter, instance));
+            let tried = vec![format!("{} = {} ({}): {error}", info.selector, info.name, info.api)];
+            return Err(BackendError::NoAdapter { tried });
+        }
+    };
     Ok(Gpu::new(instance, adapter, GuardedDevice::own(device), queue, info))
 }

@@ -4,6 +4,8 @@
 use std::collections::HashMap;
 use std::collections::HashSet;
 use std::sync::Arc;
+#[cfg(not(target_family = "wasm"))]
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use backend_api::support::Operand;
@@ -18,6 +20,8 @@ use super::shared::kernel_override::Override;
 use super::shared::pace::Pace;
 use super::{AttentionOverride, ConvOverride, MatmulOverride, QuantMatmulOverride, SelfTests, Tuning};
 use crate::context::{Context, FIXUP_WORDS, MAX_GROUPS};
+#[cfg(not(target_family = "wasm"))]
+use crate::device::LastHandle;
 use crate::device::{DeviceProfile, Gpu, MAX_BINDINGS};
 #[cfg(not(target_family = "wasm"))]
 use crate::kernels::Kernel;
@@ -46,15 +50,20 @@ pub(crate) struct State {
     /// The caller's own kernels, by the numbers of their handles.
     #[cfg(not(target_family = "wasm"))]
     pub(crate) custom_kernels: Mutex<HashMap<u64, Arc<Kernel>>>,
+    /// Below the kernels, which have handles of the device, as fields are dropped in their order: they may go after the device's
+    /// own context.
+    #[cfg(not(target_family = "wasm"))]
+    pub(crate) last: OnceLock<Arc<LastHandle>>,
 }
 
 #[cfg(not(target_family = "wasm"))]
 impl State {
     /// Keeps a kernel of the caller's; its number, which no other kernel of the process has.
-    pub(crate) fn insert_kernel(&self, kernel: Arc<Kernel>) -> u64 {
+    pub(crate) fn insert_kernel(&self, kernel: Arc<Kernel>, device: &Context) -> u64 {
         // Not of `sync`: tests that run beside each other share it.
         static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
         let id = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.last.get_or_init(|| device.last_handle());
         self.custom_kernels.lock().insert(id, kernel);
         id
     }

@@ -65,13 +65,14 @@ impl Deferred {
         if self.thread.get_or_init(|| self.start()).is_some() {
             self.queue.changed.notify_all();
         } else {
-            self.submit_through(number);
+            while self.submit_next(number) {}
         }
     }
 
-    /// Submits all batches up to `last`, unless there is none or somebody else is at it; whether it has.
-    pub(super) fn submit_through(&self, last: u64) -> bool {
-        self.is_pending() && self.queue.submit_through(last)
+    /// Submits the first batch, unless it is behind `last` or somebody else is at one; whether it has. No more than one, as
+    /// whoever waits has a deadline and others may add batches as fast.
+    pub(super) fn submit_next(&self, last: u64) -> bool {
+        self.is_pending() && self.queue.submit_next(last)
     }
 
     /// How long a drop waits for the thread.
@@ -104,24 +105,18 @@ impl Drop for Deferred {
 }
 
 impl Queue {
-    fn submit_through(&self, last: u64) -> bool {
-        let mut next = {
+    fn submit_next(&self, last: u64) -> bool {
+        let (batch, index) = {
             let mut state = self.state.lock();
             if state.is_submitting {
                 return false;
             }
-            let first = state.first(last);
-            state.is_submitting = first.is_some();
+            let Some(first) = state.first(last) else { return false };
+            state.is_submitting = true;
             first
         };
-        if next.is_none() {
-            return false;
-        }
         let mut turn = Turn { queue: self, is_over: false };
-        while let Some((batch, index)) = next {
-            self.port.submit(*batch, &index);
-            next = self.state.lock().first(last);
-        }
+        self.port.submit(*batch, &index);
         turn.is_over = true;
         true
     }
@@ -129,7 +124,7 @@ impl Queue {
     /// Submits until there are no more batches and none will come.
     fn run(&self) {
         loop {
-            if self.submit_through(u64::MAX) {
+            if self.submit_next(u64::MAX) {
                 continue;
             }
             let mut state = self.state.lock();
@@ -206,7 +201,7 @@ mod tests {
         assert!(!deferred.is_pending());
         let held = deferred.hold();
         (1..=5).for_each(|number| push(&deferred, number));
-        assert!(!deferred.submit_through(5), "another has the turn");
+        assert!(!deferred.submit_next(5), "another has the turn");
         assert!(deferred.is_pending() && submitted(&deferred) == 0);
         drop(held);
         let start = Instant::now();
@@ -225,9 +220,11 @@ mod tests {
         let held = deferred.hold();
         (1..=3).for_each(|number| push(&deferred, number));
         drop(held);
-        assert!(deferred.submit_through(2));
-        assert_eq!(submitted(&deferred), 2);
-        assert!(deferred.is_pending() && !deferred.submit_through(2), "nothing is left up to that");
+        for number in 1..=2 {
+            assert!(deferred.submit_next(2));
+            assert_eq!(submitted(&deferred), number, "one at a time");
+        }
+        assert!(deferred.is_pending() && !deferred.submit_next(2), "nothing is left up to that");
         // Without a thread, the call submits.
         push(&deferred, 4);
         assert!(submitted(&deferred) == 4 && !deferred.is_pending());

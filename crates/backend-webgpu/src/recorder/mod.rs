@@ -182,10 +182,12 @@ impl Recorder {
     /// `is_due` is told how long each segment should take, and says whether what was recorded before it has to
     /// be submitted first.
     pub(crate) fn replay(&mut self, graph: &Graph, is_due: &mut dyn FnMut(f64) -> bool) -> BackendResult<()> {
+        // What else a batch consists of, such as a timestamp, stays together with what follows.
+        let is_alone = self.encoder.is_none();
         for (number, segment) in graph.segments.iter().enumerate() {
             let is_full = self.commands > 0 && self.commands + segment.len() > MAX_COMMANDS;
             // A device that has nothing to do begins while the rest is encoded.
-            if is_due(segment.seconds) || is_full || number > 0 && self.is_idle() {
+            if is_due(segment.seconds) || is_full || number > 0 && is_alone && self.is_idle() {
                 self.next_batch()?;
             }
             // Asked first: a batch that is refused between the two has spoiled what it should have written.
@@ -255,8 +257,8 @@ impl Recorder {
         }
     }
 
-    /// Whether a batch before the open one may yet be refused, or one was, of which what the open one makes already isn't
-    /// known to be stale.
+    /// Whether the open batch has to remember what its commands read and write: a batch before it may yet be refused, or was
+    /// refused when the open batch had begun, and then what is made of that batch's outputs is stale.
     fn keeps_flows(&self) -> bool {
         self.submitter.has_thread() || self.submitter.has_deferred() || !self.flows.is_empty()
     }

@@ -207,6 +207,7 @@ impl Submitter {
                 continue;
             }
             if self.submit_deferred(ticket.batch) {
+                _ = deadline.remaining()?;
                 continue;
             }
             self.poll();
@@ -240,8 +241,9 @@ impl Submitter {
         let is_submitted = |progress: &Progress| progress.submitted() >= ticket.batch;
         while (self.has_thread() || self.has_deferred()) && !is_submitted(progress) {
             health.check()?;
+            let left = deadline.remaining()?;
             if !self.submit_deferred(ticket.batch) {
-                progress.wait(is_submitted, deadline.remaining()?.min(LOOK));
+                progress.wait(is_submitted, left.min(LOOK));
             }
         }
         health.check()
@@ -261,10 +263,10 @@ impl Submitter {
         self.deferred.as_ref().expect("batches may be deferred").hold()
     }
 
-    /// Submits deferred batches up to `last`, unless another thread is at it; whether it has.
+    /// Submits the first deferred batch, unless it is behind `last` or another thread is at one; whether it has.
     pub(super) fn submit_deferred(&self, _last: u64) -> bool {
         #[cfg(not(target_family = "wasm"))]
-        return self.deferred.as_ref().is_some_and(|deferred| deferred.submit_through(_last));
+        return self.deferred.as_ref().is_some_and(|deferred| deferred.submit_next(_last));
         #[cfg(target_family = "wasm")]
         false
     }

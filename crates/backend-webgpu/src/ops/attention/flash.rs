@@ -4,10 +4,11 @@ use std::fmt;
 
 use backend_api::desc::AttentionDesc;
 use backend_api::support::checked_product;
-use backend_api::{BackendResult, DType};
+use backend_api::{BackendError, BackendResult, DType};
 
 use super::pieces::{combine, parts};
 use super::{FLOATS, Params, Types, Windows, params, types};
+use crate::context::MAX_GROUPS;
 use crate::device::h200;
 use crate::kernels::libs::{ATTENTION_NARROW, ATTENTION_WIDE};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
@@ -110,7 +111,7 @@ impl FlashTile {
     /// How many pieces so many pieces of the keys are where each is whole blocks, and none is empty.
     pub(super) fn pieces(self, desc: &AttentionDesc, wanted: usize) -> usize {
         let blocks = desc.seq_kv.div_ceil(self.block());
-        blocks.div_ceil(blocks.div_ceil(wanted.max(1)).max(1)).max(1)
+        blocks.div_ceil(blocks.div_ceil(wanted.clamp(1, MAX_GROUPS as usize)).max(1)).max(1)
     }
 
     /// The tile and the pieces of the keys for these heads, where workgroups for pieces end clearly earlier than as
@@ -232,16 +233,22 @@ pub(super) fn run(
 ) -> BackendResult<()> {
     let blocks = desc.seq_q.div_ceil(tile.queries());
     let tiles = checked_product(op, "tiles", &[blocks, desc.heads, desc.batch])?;
-    let pieces = tile.pieces(desc, plan.splits);
+    let wanted = tile.pieces(desc, plan.splits);
+    // Without room for parts, the keys stay in one piece.
+    let parts = match wanted {
+        1 => None,
+        _ => match parts(ctx, op, desc, wanted) {
+            Err(BackendError::OutOfMemory { .. }) => None,
+            parts => Some(parts?),
+        },
+    };
+    let pieces = if parts.is_some() { wanted } else { 1 };
     let params = params(op, desc, windows, tiles, pieces)?;
     let grid = linear_grid(op, checked_product(op, "tiles", &[tiles, pieces])?)?;
     let Windows { q, k, v, mask, lengths, sinks, lse, o, .. } = windows;
     let inputs = [q, k, v, mask, lengths, sinks, lse];
     let variant = tile.variant(types(desc), plan.wide, pieces > 1);
-    if pieces == 1 {
-        return ctx.launch(op, &variant, &inputs, o, &params, grid);
-    }
-    let parts = parts(ctx, op, desc, pieces)?;
+    let Some(parts) = parts else { return ctx.launch(op, &variant, &inputs, o, &params, grid) };
     ctx.launch(op, &variant, &inputs, &parts, &params, grid)?;
     combine(ctx, op, desc, windows, &parts, pieces)
 }

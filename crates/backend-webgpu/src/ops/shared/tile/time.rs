@@ -28,3 +28,17 @@ impl StepTime {
         steps.saturating_mul(round)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_several_tiles_overlaps_with_those_before_it() {
+        let rounds = |time: StepTime| [1, 2, 3, 4, 5].map(|rounds| time.of(10 * rounds, 1, 10));
+        let time = StepTime::new(1100, 1700);
+        assert_eq!(rounds(time), [1100, 1700, 2800, 3400, 4500]);
+        assert_eq!(rounds(StepTime { last: 750, ..time }), [1100, 1700, 2450, 3400, 4150]);
+        assert_eq!([0, 1, 11].map(|tiles| time.of(tiles, 3, 10)), [0, 3300, 5100]);
+    }
+}
