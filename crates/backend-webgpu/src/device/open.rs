@@ -134,7 +134,7 @@ pub(crate) async fn open(
     let (device, queue) = match opened.await {
         Ok(opened) => opened,
         Err(error) => {
-            // They close what the drivers have opened.
+            // With the last handles of an instance and an adapter, their drivers close what they have opened.
             let _compiling = compiling();
             drop((adapter, instance));
             let tried = vec![format!("{} = {} ({}): {error}", info.selector, info.name, info.api)];
