@@ -1,8 +1,8 @@
 //! Which cases run on which adapter.
 //!
-//! A GPU, the CPU and one software adapter run all of them. On the further software adapters, SwiftShader and
-//! OpenGL's llvmpipe, each run has the same sample, another one on each, which keeps a run of everything within
-//! CI's time on two cores.
+//! A GPU and the CPU run all of them. Software adapters have samples, always the same ones, which keeps a run of
+//! everything within CI's time on two cores: half on the first, lavapipe, and less on SwiftShader and OpenGL's
+//! llvmpipe, another part on each.
 
 use backend_api::{DeviceInfo, DeviceKind};
 use conformance::hash_of_name;
@@ -10,8 +10,8 @@ use conformance::hash_of_name;
 /// The environment variable that has suites run one in so many cases on every adapter. `EVERY=1` runs all.
 const VARIABLE: &str = "EVERY";
 
-/// One in so many cases runs on a further software adapter.
-const SAMPLE: usize = 8;
+/// One in so many cases runs on a software adapter: on the first, and on a further one.
+const CASES: [usize; 2] = [2, 8];
 
 /// One in so many kernels is forced on a software adapter, where each takes its driver 5 to 10 s to compile: on the first, and on a
 /// further one.
@@ -31,7 +31,7 @@ impl Sample {
     /// # Errors
     /// What is wrong with the environment variable.
     pub fn of(device: &DeviceInfo) -> Result<Self, String> {
-        Self::part(further(device), if further(device).is_some() { SAMPLE } else { 1 })
+        Self::on(device, CASES)
     }
 
     /// Which kernels are forced on `device`.
@@ -39,15 +39,15 @@ impl Sample {
     /// # Errors
     /// What is wrong with the environment variable.
     pub fn of_kernels(device: &DeviceInfo) -> Result<Self, String> {
-        let further = further(device);
-        let usual = match device.kind {
-            DeviceKind::SoftwareAdapter => KERNELS[usize::from(further.is_some())],
-            _ => 1,
-        };
-        Self::part(further, usual)
+        Self::on(device, KERNELS)
     }
 
-    fn part(further: Option<usize>, usual: usize) -> Result<Self, String> {
+    fn on(device: &DeviceInfo, software: [usize; 2]) -> Result<Self, String> {
+        let further = further(device);
+        let usual = match device.kind {
+            DeviceKind::SoftwareAdapter => software[usize::from(further.is_some())],
+            _ => 1,
+        };
         let every = every(usual)?;
         Ok(Self { every, part: further.unwrap_or(0) % every })
     }
