@@ -64,6 +64,12 @@ impl Sample {
         (hash_of_name(name) >> 32) % self.every as u64 == self.part as u64
     }
 
+    /// In how many cases one is in the sample.
+    #[must_use]
+    pub const fn one_in(&self) -> usize {
+        self.every
+    }
+
     /// For people: `" (a sample of one in 8)"`, or nothing if all run.
     #[must_use]
     pub fn text(&self) -> String {
@@ -71,7 +77,7 @@ impl Sample {
     }
 }
 
-/// Which of the software adapters it is that aren't the first.
+/// Its number among the software adapters that run less than the first one does; `None` for that, GPUs and the CPU.
 fn further(device: &DeviceInfo) -> Option<usize> {
     match device.kind {
         DeviceKind::SoftwareAdapter if device.api == "Gl" => Some(0),

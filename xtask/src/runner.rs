@@ -151,7 +151,7 @@ fn execute(program: &Program, variables: &Variables) -> anyhow::Result<Outcome> 
     let stream = |file: &File| file.try_clone().map(Stdio::from);
     let status = Command::new(&program.path)
         .current_dir(&program.folder)
-        .envs(variables.iter().map(|(name, value)| (name, value)))
+        .envs(variables.iter().cloned())
         .env("CARGO_MANIFEST_DIR", &program.folder)
         .stdin(Stdio::null())
         .stdout(stream(&file)?)

@@ -52,10 +52,5 @@ impl BackendFactory for WebGpuFactory {
 
 async fn list() -> Vec<DeviceInfo> {
     let adapters = device::enumerate().await;
-    adapters
-        .found
-        .iter()
-        .enumerate()
-        .map(|(i, (_, adapter))| device::describe(i, &adapter.get_info()))
-        .collect()
+    adapters.found.iter().enumerate().map(|(i, adapter)| device::describe(i, &adapter.get_info())).collect()
 }

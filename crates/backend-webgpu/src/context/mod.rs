@@ -135,7 +135,7 @@ impl Context {
         self.last.set_patience(patience);
     }
 
-    /// For what may outlive this and has handles of the device.
+    /// The handle that closes the device, for kernels and buffers that may outlive the context.
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn last_handle(&self) -> Arc<LastHandle> {
         Arc::clone(&self.last)

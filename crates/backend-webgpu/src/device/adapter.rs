@@ -44,11 +44,10 @@ impl fmt::Display for Selector {
 }
 
 /// The adapters that can be used, and what else was tried.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Adapters {
-    pub(crate) found: Vec<(wgpu::Instance, wgpu::Adapter)>,
-    /// What found them, also where it found none.
-    #[cfg_attr(target_family = "wasm", expect(dead_code, reason = "natively, it is dropped with care"))]
+    pub(crate) found: Vec<wgpu::Adapter>,
+    /// What found them; `None` only within the drop.
     instance: Option<wgpu::Instance>,
     /// Why there is none, where the system says so.
     refused: Option<String>,
@@ -92,8 +91,7 @@ pub(crate) async fn enumerate() -> Adapters {
         adapters.retain(runs_kernels);
         (instance, adapters, refused)
     };
-    let found = adapters.into_iter().map(|adapter| (instance.clone(), adapter)).collect();
-    Adapters { found, instance: Some(instance), refused }
+    Adapters { found: adapters, instance: Some(instance), refused }
 }
 
 /// Whether the adapter offers what the portable kernels need. Some OpenGL adapters have no compute shaders.
@@ -186,18 +184,15 @@ pub(crate) fn find(
         .found
         .iter()
         .enumerate()
-        .map(|(index, (instance, adapter))| {
-            let info = describe(index, &adapter.get_info());
-            (instance, adapter, info)
-        })
+        .map(|(index, adapter)| (adapter, describe(index, &adapter.get_info())))
         .collect();
     let mut tried = vec![selector.to_string()];
     tried.extend(adapters.refused.clone());
     tried.extend(
-        candidates.iter().map(|(_, _, info)| format!("{} = {} ({})", info.selector, info.name, info.api)),
+        candidates.iter().map(|(_, info)| format!("{} = {} ({})", info.selector, info.name, info.api)),
     );
 
-    candidates.sort_by_key(|(_, _, info)| (info.kind.rank(), info.api == "Gl"));
+    candidates.sort_by_key(|(_, info)| (info.kind.rank(), info.api == "Gl"));
     let is_meant = |info: &DeviceInfo| match selector {
         Selector::Best => true,
         Selector::Index(index) => info.selector == format!("webgpu:{index}"),
@@ -205,9 +200,9 @@ pub(crate) fn find(
             [&info.api, &info.name, &info.driver].iter().any(|part| part.to_lowercase().contains(text))
         }
     };
-    let meant = candidates.into_iter().find(|(_, _, info)| is_meant(info));
-    meant
-        .map(|(instance, adapter, info)| (instance.clone(), adapter.clone(), info))
+    let meant = candidates.into_iter().find(|(_, info)| is_meant(info));
+    (adapters.instance.clone().zip(meant))
+        .map(|(instance, (adapter, info))| (instance, adapter.clone(), info))
         .ok_or(BackendError::NoAdapter { tried })
 }
 

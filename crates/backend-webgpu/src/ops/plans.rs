@@ -88,9 +88,7 @@ impl Pretended {
         let real = async {
             let adapters = device::enumerate().await;
             // f16 isn't pretended: launchers ask the device for it.
-            let has_f16 = |(_, adapter): &(wgpu::Instance, wgpu::Adapter)| {
-                adapter.features().contains(wgpu::Features::SHADER_F16)
-            };
+            let has_f16 = |adapter: &wgpu::Adapter| adapter.features().contains(wgpu::Features::SHADER_F16);
             let index = adapters.found.iter().position(has_f16).map_or_else(String::new, |i| i.to_string());
             let (instance, adapter, info) = device::find(adapters, &Selector::from(index.as_str()))?;
             let limits = adapter.limits();

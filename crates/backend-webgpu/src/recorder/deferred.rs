@@ -1,4 +1,5 @@
-//! Deferred submission: a thread submits full batches, or the call that waits for them, if it comes first.
+//! Deferred submission: a thread submits batches of many commands that others follow, or the call that waits for them, if it
+//! comes first.
 //!
 //! When an encoder is finished, wgpu checks its commands and has the driver record them, which takes longer than encoding
 //! them. Calls leave that to the thread and go on with the next batch. Whoever waits needn't wait for the thread to wake: it

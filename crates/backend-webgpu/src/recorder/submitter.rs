@@ -51,7 +51,7 @@ pub(crate) fn usual_spin(kind: DeviceKind, cores: usize) -> Duration {
 pub(crate) enum Submits {
     /// The one that calls.
     Caller,
-    /// The one that calls; what is deferred, a thread or the call that waits for it.
+    /// The one that calls, but for batches that are deferred: a thread submits these, or the call that waits for one.
     Deferred,
     /// One of its own.
     Worker,
