@@ -99,7 +99,7 @@ def errors(session, expected, steps, count, hidden):
         if any(a.shape != b.shape for a, b in pairs):
             yield np.inf
         else:
-            yield max(np.abs(a - b).max() / np.abs(b).max() for a, b in pairs)
+            yield np.max([np.abs(a - b).max() / np.abs(b).max() for a, b in pairs])
 
 
 def main(library, text):
@@ -113,7 +113,7 @@ def main(library, text):
         expected = reference(model)
         for label, options, bound in ((name, {}, 1e-4), (f"{name}, in f16", {"precision": "f16"}, 2e-2)):
             session = ours(model, options)
-            error = max(errors(session, expected, (7, 3, 7, 7, 7, 1), count, hidden))
+            error = np.max(list(errors(session, expected, (7, 3, 7, 7, 7, 1), count, hidden)))
             is_ours = True
             if hasattr(session, "get_provider_graph_assignment_info"):
                 is_ours = {part.ep_name for part in session.get_provider_graph_assignment_info()} == {NAME}
