@@ -1,7 +1,7 @@
 //! Captured calls on every backend: the conformance cases, captured once and replayed for two sets of numbers,
 //! threads that replay beside each other, and what only this backend has.
 //!
-//! On the CPU every case runs, on adapters one in [`EVERY`] of each operation; `EVERY=1 cargo test -p suites
+//! On the CPU every case runs, on adapters one in [`EVERY`], and at least one of each operation; `EVERY=1 cargo test -p suites
 //! --test capture` runs all, `CASE=softmax` those whose path contains that.
 
 mod opened;
@@ -15,10 +15,10 @@ use backend_api::{BackendError, BinaryOp, ComputeBackend, DType, ErrorKind, Redu
 use backend_webgpu::WebGpuBackend;
 use conformance::{Case, Outcome, cases};
 use libtest_mimic::{Arguments, Failed, Trial};
-use suites::{BackendUnderTest, backends, registry};
+use suites::{BackendUnderTest, Sample, backends, registry};
 
-/// One in how many conformance cases of an operation is run on an adapter.
-const EVERY: usize = 30;
+/// One in how many conformance cases is run on an adapter.
+const EVERY: usize = 32;
 
 /// How many failing cases are listed.
 const LISTED: usize = 20;
@@ -66,27 +66,27 @@ fn text(error: BackendError) -> String {
 
 fn replayed(tested: &BackendUnderTest) -> Result<(), String> {
     let backend = tested.backend()?;
-    let every = suites::every(if tested.selector == "cpu" { 1 } else { EVERY })?;
     let filter = std::env::var("CASE").unwrap_or_default();
+    let sample = match &*tested.selector {
+        "cpu" => Sample::all(),
+        _ if !filter.is_empty() => Sample::all(),
+        _ => Sample::one_in_usual(&backend.device_info().map_err(text)?, EVERY)?,
+    };
     let mut families: BTreeMap<&str, Vec<Case>> = BTreeMap::new();
     for case in cases().into_iter().filter(|case| case.is_one_call() && case.path().contains(&filter)) {
         families.entry(case.family).or_default().push(case);
     }
     let (mut right, mut failures) = (0, Vec::new());
     for cases in families.values() {
-        let mut next = 0;
-        for (index, case) in cases.iter().enumerate() {
-            if index < next {
-                continue;
-            }
+        sample.run(cases, |case| {
             match case.run_replayed(backend) {
                 Ok(Outcome::Right) => right += 1,
-                // What needs f16 costs nothing where there is none.
-                Ok(_) => continue,
+                // What needs f16 doesn't count where there is none.
+                Ok(_) => return false,
                 Err(failure) => failures.push(failure.to_string()),
             }
-            next = index + every;
-        }
+            true
+        });
     }
     println!("{}: {right} cases replayed", tested.label);
     if filter.is_empty() && right < FEWEST {

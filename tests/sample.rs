@@ -1,21 +1,26 @@
 //! Which cases run on which adapter.
 //!
 //! A GPU and the CPU run all of them. Software adapters have samples, always the same ones, which keeps a run of
-//! everything within CI's time on two cores: half on the first, lavapipe, and less on SwiftShader and OpenGL's
-//! llvmpipe, another part on each.
+//! everything within CI's time on two cores: a fourth on the first, lavapipe, and less on SwiftShader and OpenGL's
+//! llvmpipe, another part on each. Suites that run fewer cases than conformance choose from its sample: Mesa has
+//! their kernels in its cache by then, where it spent most of the time.
 
 use backend_api::{DeviceInfo, DeviceKind};
-use conformance::hash_of_name;
+use conformance::{Case, hash_of_name};
 
 /// The environment variable that has suites run one in so many cases on every adapter. `EVERY=1` runs all.
 const VARIABLE: &str = "EVERY";
 
 /// One in so many cases runs on a software adapter: on the first, and on a further one.
-const CASES: [usize; 2] = [2, 8];
+const CASES: [usize; 2] = [4, 16];
 
 /// One in so many kernels is forced on a software adapter, where each takes its driver 5 to 10 s to compile: on the first, and on a
 /// further one.
 const KERNELS: [usize; 2] = [3, 16];
+
+/// Families whose kernels take a software driver several times as long to compile as others do, and how much rarer
+/// their cases are in samples.
+const SLOW: ([&str; 2], usize) = (["attention/", "attention_ext/"], 4);
 
 /// The sample of an adapter.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +36,7 @@ impl Sample {
     /// # Errors
     /// What is wrong with the environment variable.
     pub fn of(device: &DeviceInfo) -> Result<Self, String> {
-        Self::on(device, CASES)
+        Self::on(device, 1, CASES)
     }
 
     /// Which kernels are forced on `device`.
@@ -39,14 +44,22 @@ impl Sample {
     /// # Errors
     /// What is wrong with the environment variable.
     pub fn of_kernels(device: &DeviceInfo) -> Result<Self, String> {
-        Self::on(device, KERNELS)
+        Self::on(device, 1, KERNELS)
     }
 
-    fn on(device: &DeviceInfo, software: [usize; 2]) -> Result<Self, String> {
+    /// One in `usual` cases on every adapter. A multiple of 16, so that it is a part of what conformance runs on `device`.
+    ///
+    /// # Errors
+    /// What is wrong with the environment variable.
+    pub fn one_in_usual(device: &DeviceInfo, usual: usize) -> Result<Self, String> {
+        Self::on(device, usual, [usual; 2])
+    }
+
+    fn on(device: &DeviceInfo, usual: usize, software: [usize; 2]) -> Result<Self, String> {
         let further = further(device);
         let usual = match device.kind {
             DeviceKind::SoftwareAdapter => software[usize::from(further.is_some())],
-            _ => 1,
+            _ => usual,
         };
         let every = every(usual)?;
         Ok(Self { every, part: further.unwrap_or(0) % every })
@@ -61,7 +74,19 @@ impl Sample {
     /// Whether a case of this name is in the sample.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
-        (hash_of_name(name) >> 32) % self.every as u64 == self.part as u64
+        let (slow, rarer) = SLOW;
+        let is_slow = self.every > 1 && slow.iter().any(|family| name.starts_with(family));
+        let every = if is_slow { self.every * rarer } else { self.every };
+        (hash_of_name(name) >> 32) % every as u64 == self.part as u64
+    }
+
+    /// Runs the cases of a family that are in the sample, and others until `run` says that one counts.
+    pub fn run<'a>(&self, cases: &'a [Case], mut run: impl FnMut(&'a Case) -> bool) {
+        let (chosen, others): (Vec<_>, Vec<_>) = cases.iter().partition(|case| self.has(&case.path()));
+        let counted = chosen.into_iter().filter(|case| run(case)).count();
+        if counted == 0 {
+            others.into_iter().any(run);
+        }
     }
 
     /// In how many cases one is in the sample.
@@ -159,6 +184,20 @@ mod tests {
         for wrong in ["", "5/5", "1", "1/x", "-1/2", "0/0"] {
             assert!(Shard::parse(wrong).is_err(), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_rarer_sample_is_part_of_a_larger_one() {
+        let names: Vec<String> =
+            (0..20_000).map(|i| format!("{}/n{i}", ["gemm", "attention", "attention_ext"][i % 3])).collect();
+        for part in 0..2 {
+            let [larger, rarer] = [16, 32].map(|every| Sample { every, part });
+            assert!(names.iter().all(|name| larger.has(name) || !rarer.has(name)));
+            let count =
+                |family: &str| names.iter().filter(|n| n.starts_with(family) && larger.has(n)).count();
+            assert!(count("gemm/") > 2 * count("attention/") && count("attention/") > 0);
+        }
+        assert!(names.iter().all(|name| Sample::all().has(name)));
     }
 
     #[test]

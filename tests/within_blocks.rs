@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use backend_webgpu::WebGpuBackend;
 use conformance::{Arena, Case, Outcome, cases};
-use suites::Shard;
+use suites::{Sample, Shard};
 
 use super::{BLOCK, BUFFER, text};
 
-/// One in how many conformance cases of an operation is run.
-const EVERY: usize = 100;
+/// One in how many conformance cases is run.
+const EVERY: usize = 96;
 
 /// One in how many is run across buffers.
-const EVERY_ACROSS: usize = 300;
+const EVERY_ACROSS: usize = 288;
 
 /// How many failing cases are listed.
 pub(super) const LISTED: usize = 20;
@@ -70,7 +70,7 @@ pub(super) fn across_buffers(backend: &WebGpuBackend) -> Result<(), String> {
 }
 
 fn conformance(backend: &WebGpuBackend, arena: Arena, every: usize) -> Result<(), String> {
-    let every = suites::every(every)?;
+    let sample = Sample::one_in_usual(&backend.device_info().map_err(text)?, every)?;
     let filter = std::env::var("CASE").unwrap_or_default();
     let shard = Shard::from_environment()?;
     let mut families: BTreeMap<&str, Vec<Case>> = BTreeMap::new();
@@ -80,7 +80,7 @@ fn conformance(backend: &WebGpuBackend, arena: Arena, every: usize) -> Result<()
     }
     let mut tally = Tally::default();
     for cases in families.values() {
-        tally.run(backend, &arena, cases, every);
+        tally.run(backend, &arena, cases, sample);
     }
     arena.free(backend).map_err(text)?;
     let limited: usize = tally.limited.values().map(Vec::len).sum();
@@ -107,21 +107,17 @@ fn conformance(backend: &WebGpuBackend, arena: Arena, every: usize) -> Result<()
 }
 
 impl Tally {
-    /// Runs one in `every` of the cases that the device can compute.
-    fn run(&mut self, backend: &WebGpuBackend, arena: &Arena, cases: &[Case], every: usize) {
-        let mut next = 0;
-        for (index, case) in cases.iter().enumerate() {
-            if index < next {
-                continue;
-            }
+    /// Runs the sample of the cases of a family, at least one that the device can compute.
+    fn run(&mut self, backend: &WebGpuBackend, arena: &Arena, cases: &[Case], sample: Sample) {
+        sample.run(cases, |case| {
             match case.run_within(backend, arena) {
                 Ok(Outcome::Right) => self.right += 1,
-                // What needs f16 costs nothing where there is none.
-                Ok(Outcome::Refused) => continue,
+                // What needs f16 doesn't count where there is none.
+                Ok(Outcome::Refused) => return false,
                 Ok(Outcome::Limited) => self.limited.entry(case.family).or_default().push(case.path()),
                 Err(failure) => self.failures.push(failure.to_string()),
             }
-            next = index + every;
-        }
+            true
+        });
     }
 }

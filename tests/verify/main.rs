@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use backend_api::{ComputeBackend, Registry};
 use conformance::program::{Findings, Plain, Profile, generate, run};
-use conformance::{Outcome, cases, hash_of_name};
+use conformance::{Outcome, cases};
 use libtest_mimic::{Arguments, Failed, Trial};
-use suites::{BackendUnderTest, backends, every, registry};
+use suites::{BackendUnderTest, Sample, backends, registry};
 
 /// One in so many cases of the conformance suite.
-const SAMPLE: usize = 40;
+const SAMPLE: usize = 48;
 
 /// Random programs on each backend.
 const PROGRAMS: usize = 12;
@@ -57,10 +57,12 @@ fn open(tested: &BackendUnderTest) -> Result<Box<dyn ComputeBackend>, Failed> {
 
 fn cases_agree(tested: &BackendUnderTest) -> Result<(), Failed> {
     let backend = open(tested)?;
-    let (filter, every) = (std::env::var("CASE").ok(), every(SAMPLE)?);
+    let filter = std::env::var("CASE").ok();
+    let device = tested.backend()?.device_info().map_err(|error| format!("{error:?}"))?;
+    let sample = Sample::one_in_usual(&device, SAMPLE)?;
     let is_meant = |path: &str| match &filter {
         Some(filter) => filter.split(',').any(|part| path.contains(part)),
-        None => (hash_of_name(path) >> 20).is_multiple_of(every as u64),
+        None => sample.has(path),
     };
     let (mut count, mut failures) = (0, Vec::new());
     // Cases that count handles or allocate on purpose until there is no memory are for one backend.

@@ -193,6 +193,17 @@ pub(crate) fn variables(sh: &Shell) -> Vec<(&'static str, OsString)> {
     names.into_iter().filter_map(|name| Some((name, sh.var_os(name)?))).collect()
 }
 
+/// What [`variables`] gives, without SwiftShader.
+pub(crate) fn without_swiftshader(sh: &Shell) -> Vec<(&'static str, OsString)> {
+    let mut all = variables(sh);
+    for (_, list) in all.iter_mut().filter(|(name, _)| *name == ADDED_DRIVERS) {
+        let others: Vec<PathBuf> =
+            env::split_paths(list).filter(|path| path != Path::new(SWIFTSHADER)).collect();
+        *list = env::join_paths(others).unwrap_or_default();
+    }
+    all
+}
+
 /// Another shell in the workspace's root that knows the same drivers, for another thread.
 pub(crate) fn another_shell(sh: &Shell) -> anyhow::Result<Shell> {
     let other = Shell::new()?;

@@ -22,19 +22,37 @@ use crate::{drivers, parallel};
 /// memory of their own process, or that take more than a minute for a hang, needn't.
 const ALONE: [&str; 3] = ["backend_webgpu", "custom_kernels", "faults"];
 
-/// Programs that take longest on two cores, which begin first.
-const LONG: [&str; 11] = [
+/// Programs that take longest on two cores, which begin first: conformance, beside what has other kernels than it has, and
+/// then what runs a part of its cases again, whose kernels Mesa's cache has.
+const LONG: [&str; 14] = [
     "conformance",
-    "attention_kernels",
-    "capture",
     "matmul_kernels",
     "conv_kernels",
+    "attention_kernels",
+    "quant_kernels",
+    "shaders",
+    "against_candle",
     "models",
     "campaign",
-    "bad_input",
+    "small_bindings",
+    "capture",
     "long_work",
-    "threads",
     "bounded",
+    "threads",
+];
+
+/// Programs that run on SwiftShader too, where everything takes longest and nothing is cached: what depends on a driver and
+/// its compiler most. The others have the adapters of Mesa. `EVERY` gives all of them SwiftShader.
+const WITH_SWIFTSHADER: [&str; 9] = [
+    "attention_kernels",
+    "bad_input",
+    "capture",
+    "conformance",
+    "conv_kernels",
+    "custom_kernels",
+    "faults",
+    "matmul_kernels",
+    "threads",
 ];
 
 /// A program with tests, and the folder that cargo runs it in.
@@ -87,7 +105,12 @@ pub(crate) fn run(sh: &Shell) -> anyhow::Result<()> {
     let rank = |program: &Program| LONG.iter().position(|name| *name == program.name).unwrap_or(LONG.len());
     together.sort_by_key(rank);
     let at_once = std::thread::available_parallelism().map_or(1, usize::from);
-    let variables = drivers::variables(sh);
+    let everywhere = drivers::variables(sh);
+    let mesa = drivers::without_swiftshader(sh);
+    let variables = |name: &str| {
+        let all = std::env::var_os("EVERY").is_some() || WITH_SWIFTSHADER.contains(&name);
+        if all { everywhere.as_slice() } else { mesa.as_slice() }
+    };
     let mut ended = run_all(together, at_once, &variables);
     ended.extend(run_all(alone, 1, &variables));
     ended.sort_by_key(|program| Reverse(program.time));
@@ -129,13 +152,17 @@ fn programs(messages: &str) -> anyhow::Result<Vec<Program>> {
 /// Environment variables of a program, besides its parent's.
 type Variables = [(&'static str, OsString)];
 
-/// Runs programs, so many at a time, and prints what each has printed when it ends.
-fn run_all(programs: Vec<Program>, at_once: usize, variables: &Variables) -> Vec<Ended> {
+/// Runs programs with the variables of each, so many at a time, and prints what each has printed when it ends.
+fn run_all<'a>(
+    programs: Vec<Program>,
+    at_once: usize,
+    variables: &(impl Fn(&str) -> &'a Variables + Sync),
+) -> Vec<Ended> {
     // Outputs don't mix: whoever prints has this.
     let printing = Mutex::new(());
     let run = |program: Program| {
         let start = Instant::now();
-        let outcome = execute(&program, variables);
+        let outcome = execute(&program, variables(&program.name));
         let time = start.elapsed();
         let _printing = printing.lock().unwrap_or_else(PoisonError::into_inner);
         let success = report(&program, time, outcome);
@@ -214,7 +241,7 @@ mod tests {
     #[cfg(unix)]
     fn every_program_runs_and_failures_are_named() {
         let programs = [("good", "true"), ("bad", "false"), ("absent", "/nowhere/absent"), ("other", "true")];
-        let ended = run_all(programs.map(|(name, path)| program(name, path)).into(), 2, &[]);
+        let ended = run_all(programs.map(|(name, path)| program(name, path)).into(), 2, &|_| [].as_slice());
         assert_eq!(ended.len(), 4);
         let failed = ended.into_iter().filter(|program| !program.success);
         let mut failed: Vec<String> = failed.map(|program| program.name).collect();

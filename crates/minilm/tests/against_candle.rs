@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use anyhow::{Context, ensure};
-use backend_api::{ComputeBackend, DType, DeviceInfo, ErrorKind, Registry};
+use backend_api::{ComputeBackend, DType, DeviceInfo, DeviceKind, ErrorKind, Registry};
 use backend_webgpu::WebGpuBackend;
 use candle::Candle;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -63,9 +63,12 @@ fn device_trials(registry: &Arc<Registry>, device: &DeviceInfo) -> Vec<Trial> {
             check(encoder).map_err(|error| Failed::from(format!("{error:#}")))
         })
     };
-    // SwiftShader reaches a tenth of a GFLOP/s: the fifty sentences would take it half an hour.
+    // SwiftShader reaches a tenth of a GFLOP/s: the fifty sentences would take it half an hour. OpenGL's llvmpipe, whose kernels
+    // compute as lavapipe's do, has what is short.
     let embedding = if device.name.contains("SwiftShader") {
         vec![trial("a_few_words", a_few_words)]
+    } else if device.kind == DeviceKind::SoftwareAdapter && device.api == "Gl" {
+        vec![trial("without_blocking", without_blocking), trial("captured", captured)]
     } else {
         vec![
             trial("fifty_sentences_in_batches", fifty_sentences_in_batches),
