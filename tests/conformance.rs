@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use backend_api::ComputeBackend;
+use backend_webgpu::WebGpuBackend;
 use conformance::{Case, Outcome, cases};
 use libtest_mimic::{Arguments, Failed, Trial};
 use suites::{BackendUnderTest, Sample, Shard, backends};
@@ -125,7 +126,7 @@ impl Tally {
     /// Runs every case of an operation.
     fn run(&self, family: &str, cases: &[Case]) -> Result<(), Failed> {
         let (backend, sample) = (self.backend.backend()?, self.sample.clone()?);
-        let start = Instant::now();
+        let (start, kernels) = (Instant::now(), self.kernels());
         let (mut count, mut failures) = (0, Vec::new());
         for case in cases.iter().filter(|case| case.family == family && sample.has(&case.path())) {
             count += 1;
@@ -146,7 +147,9 @@ impl Tally {
         let took = start.elapsed();
         self.busy_milliseconds.fetch_add(took.as_millis() as u64, Ordering::Relaxed);
         let slug = &self.backend.slug;
-        println!("{slug}/{family}: {count} cases in {:.1} s", took.as_secs_f64());
+        // Those of operations that run at the same time are among the kernels.
+        let kernels = self.kernels() - kernels;
+        println!("{slug}/{family}: {count} cases in {:.1} s, {kernels} kernels", took.as_secs_f64());
         if failures.is_empty() {
             return Ok(());
         }
@@ -154,6 +157,12 @@ impl Tally {
         failures.truncate(LISTED);
         let listed = failures.join("\n");
         Err(format!("{failed} of {count} cases failed with TEST_BACKENDS={selector}:\n{listed}").into())
+    }
+
+    /// Kernels that have been compiled for the backend so far.
+    fn kernels(&self) -> usize {
+        let webgpu = self.backend.backend().ok().and_then(|backend| backend.downcast_ref::<WebGpuBackend>());
+        webgpu.map_or(0, WebGpuBackend::compiled_kernels)
     }
 
     fn counts(&self) -> [usize; 3] {
@@ -170,7 +179,9 @@ impl Tally {
         let sample = self.sample.as_ref().map(Sample::text).unwrap_or_default();
         let busy = self.busy_milliseconds.load(Ordering::Relaxed) as f64 / 1000.0;
         format!(
-            "{label}: {total} cases{sample}, {failed} failures, {refused} refused as documented (no f16), {busy:.1} s of tests"
+            "{label}: {total} cases{sample}, {failed} failures, {refused} refused as documented (no f16), {busy:.1} s of tests, \
+             {} kernels",
+            self.kernels()
         )
     }
 }

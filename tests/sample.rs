@@ -1,7 +1,7 @@
 //! Which cases run on which adapter.
 //!
 //! A GPU and the CPU run all of them. Software adapters have samples, always the same ones, which keeps a run of
-//! everything within CI's time on two cores: a fourth on the first, lavapipe, and less on SwiftShader and OpenGL's
+//! everything within CI's time on two cores: an eighth on the first, lavapipe, and less on SwiftShader and OpenGL's
 //! llvmpipe, another part on each. Suites that run fewer cases than conformance choose from its sample: Mesa has
 //! their kernels in its cache by then, where it spent most of the time.
 
@@ -12,7 +12,7 @@ use conformance::{Case, hash_of_name};
 const VARIABLE: &str = "EVERY";
 
 /// One in so many cases runs on a software adapter: on the first, and on a further one.
-const CASES: [usize; 2] = [4, 16];
+const CASES: [usize; 2] = [8, 16];
 
 /// One in so many kernels is forced on a software adapter, where each takes its driver 5 to 10 s to compile: on the first, and on a
 /// further one.

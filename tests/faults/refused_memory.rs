@@ -23,7 +23,7 @@ const N: usize = 3000;
 
 pub(crate) fn run(tested: &BackendUnderTest) -> Result<(), String> {
     let device = tested.backend()?.device_info().map_err(|error| error.to_string())?;
-    let sample = Sample::of_kernels(&device)?;
+    let sample = Sample::of(&device)?;
     let backend = Arc::new(out_of_memory::opened(loss::index(tested)?)?);
     let shared: Arc<dyn ComputeBackend> = Arc::clone(&backend) as _;
     let numbers: Vec<f32> = (0..N).map(|i| (i * 7 % 13) as f32).collect();

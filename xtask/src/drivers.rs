@@ -225,3 +225,21 @@ fn add(sh: &Shell, manifest: &str) -> anyhow::Result<()> {
     sh.set_var(ADDED_DRIVERS, list);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn swiftshader_is_left_out_and_no_other_driver() {
+        let other = PathBuf::from("/drivers/one.json");
+        let sh = Shell::new().unwrap();
+        sh.set_var(ADDED_DRIVERS, env::join_paths([other.clone(), PathBuf::from(SWIFTSHADER)]).unwrap());
+        let added = |variables: Vec<(&str, OsString)>| {
+            let list = variables.into_iter().find(|(name, _)| *name == ADDED_DRIVERS).unwrap().1;
+            env::split_paths(&list).collect::<Vec<_>>()
+        };
+        assert_eq!(added(variables(&sh)), [other.clone(), PathBuf::from(SWIFTSHADER)]);
+        assert_eq!(added(without_swiftshader(&sh)), [other]);
+    }
+}
