@@ -193,6 +193,18 @@ impl Context {
         self.record_with(op, commands.len(), waits, |recorder| recorder.record(commands))
     }
 
+    /// Waits until the device isn't too far behind for a batch of nothing but a copy.
+    ///
+    /// # Errors
+    /// [`Timeout`](BackendError::Timeout), [`DeviceLost`](BackendError::DeviceLost).
+    fn wait_for_backlog(&self, deadline: &Deadline) -> BackendResult<()> {
+        loop {
+            let busy = self.recorder.lock().backlog();
+            let Some(busy) = busy else { return Ok(()) };
+            self.submitter.wait(&busy, deadline)?;
+        }
+    }
+
     /// Calls `record` when there is room for so many commands.
     fn record_with(
         &self,
