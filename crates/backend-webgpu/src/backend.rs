@@ -10,7 +10,7 @@ use backend_api::{BackendError, BackendResult, ComputeBackend, DType, DeviceInfo
 #[cfg(not(target_family = "wasm"))]
 use crate::cache;
 use crate::context::Context;
-use crate::device::{self, Gpu, GuardedDevice, Selector};
+use crate::device::{self, Gpu, GuardedDevice, LastHandle, Selector};
 use crate::opened::{Call, Opened};
 use crate::ops::OpContext;
 use crate::recorder::Stopwatch;
@@ -130,6 +130,12 @@ impl WebGpuBackend {
         queue: wgpu::Queue,
     ) -> BackendResult<Self> {
         if let Some(need) = device::too_low(&device.limits()) {
+            // The caller may have no other handles.
+            let last = LastHandle::new(&device);
+            #[cfg(not(target_family = "wasm"))]
+            last.set_patience(Context::DEFAULT_TIMEOUT);
+            drop((instance, adapter, device, queue));
+            drop(last);
             return Err(BackendError::Unsupported { op: "from_wgpu", need });
         }
         let info = device::describe(0, &adapter.get_info());

@@ -1,5 +1,6 @@
 //! What the suites can't reach: faults that no caller can bring about, and what is not in the contract.
 
+mod closing;
 mod deferred;
 
 use std::cell::RefCell;

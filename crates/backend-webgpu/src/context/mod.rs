@@ -63,9 +63,17 @@ const NULL_BYTES: usize = 16;
 
 impl Context {
     /// The longest wait for the device before a call gives up.
-    const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
+    pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 
     pub(crate) fn new(gpu: Gpu) -> BackendResult<Self> {
+        // Where the rest fails, the device closes with this.
+        let last = Arc::new(LastHandle::new(&gpu.device));
+        #[cfg(not(target_family = "wasm"))]
+        last.set_patience(Self::DEFAULT_TIMEOUT);
+        Self::closed_by(&last, gpu)
+    }
+
+    fn closed_by(last: &Arc<LastHandle>, gpu: Gpu) -> BackendResult<Self> {
         let (device, limits) = (&gpu.device, &gpu.limits);
         let immediates = gpu.device.features().contains(wgpu::Features::IMMEDIATES);
         let is_software = gpu.info.kind == DeviceKind::SoftwareAdapter;
@@ -89,12 +97,11 @@ impl Context {
         let capacity = device_memory(&gpu.adapter);
         #[cfg(target_family = "wasm")]
         let capacity = None;
-        let last = Arc::new(LastHandle::new(device));
-        let memory = Memory::new(Pool::new(device, capacity, &progress, &has_dropped, &last));
+        let memory = Memory::new(Pool::new(device, capacity, &progress, &has_dropped, last));
         let pipelines = Pipelines::new(device, target, gpu.takes_spirv);
         let recorder = Recorder::new(device, &submitter, pipelines.params_layout(), &has_dropped);
         Ok(Self {
-            last,
+            last: Arc::clone(last),
             null: Arc::new(Block::foreign(own_buffer(device, "null", NULL_BYTES)?)),
             sink: Arc::new(Block::foreign(own_buffer(device, "sink", NULL_BYTES)?)),
             fixup: OnceLock::new(),
@@ -184,6 +191,18 @@ impl Context {
             return Ok(());
         }
         self.record_with(op, commands.len(), waits, |recorder| recorder.record(commands))
+    }
+
+    /// Waits until the device isn't too far behind for a batch of nothing but a copy.
+    ///
+    /// # Errors
+    /// [`Timeout`](BackendError::Timeout), [`DeviceLost`](BackendError::DeviceLost).
+    fn wait_for_backlog(&self, deadline: &Deadline) -> BackendResult<()> {
+        loop {
+            let busy = self.recorder.lock().backlog();
+            let Some(busy) = busy else { return Ok(()) };
+            self.submitter.wait(&busy, deadline)?;
+        }
     }
 
     /// Calls `record` when there is room for so many commands.

@@ -26,6 +26,7 @@ pub(crate) fn copy_dtoh(ctx: &Context, dst: &mut [u8], src: u64) -> BackendResul
         return Err(BackendError::WouldBlock { op });
     }
     let deadline = ctx.deadline(op);
+    ctx.wait_for_backlog(&deadline)?;
     let mut pieces = Pieces::new(ctx, &slice, dst);
     while let Some((read, piece)) = pieces.next()? {
         read.block(ctx, &deadline, witness, piece)?;

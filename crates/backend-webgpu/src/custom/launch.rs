@@ -63,7 +63,9 @@ pub(crate) fn launch(
     let mut params = params.to_vec();
     // Immediates are whole words.
     params.resize(params.len().next_multiple_of(WORD), 0);
-    ctx.launch_command(Command::new(op, code, windows, &params, grid)?);
+    let mut command = Command::new(op, code, windows, &params, grid)?;
+    command.mixes_outputs = true;
+    ctx.launch_command(command);
     Ok(())
 }
 

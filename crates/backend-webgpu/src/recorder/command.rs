@@ -22,6 +22,8 @@ pub(crate) struct Command {
     pub(super) grid: [u32; 3],
     /// Whether what was recorded before is submitted first.
     pub(crate) begins_batch: bool,
+    /// Whether the kernel may also read what it writes and make some of its outputs of others, as one of the caller's may.
+    pub(crate) mixes_outputs: bool,
     /// How long the device should take for it and those before it that have none, as far as it is estimated;
     /// of captured commands only.
     pub(crate) seconds: f64,
@@ -52,6 +54,7 @@ impl Command {
             params: ArrayVec::new(),
             grid,
             begins_batch: false,
+            mixes_outputs: false,
             seconds: 0.0,
         };
         command.windows.extend(windows.into_iter().take(MAX_BINDINGS));
@@ -67,6 +70,11 @@ impl Command {
     pub(crate) fn writes_are_apart(&self) -> bool {
         let (_, writes) = self.reads_and_writes();
         (1..writes.len()).all(|i| writes[..i].iter().all(|before| !before.shares_buffer(&writes[i])))
+    }
+
+    /// The bindings of whose content the kernel may make what it writes.
+    pub(super) fn sources(&self) -> &[Window] {
+        if self.mixes_outputs { &self.windows } else { self.reads_and_writes().0 }
     }
 
     /// The bindings that the kernel only reads, and those that it writes.

@@ -180,10 +180,10 @@ impl Segment {
         for command in commands {
             let blocks = command.windows.iter().map(|window| &window.block);
             used.extend(blocks.filter(|block| seen.insert(Arc::as_ptr(block))).cloned());
-            let (reads, writes) = command.reads_and_writes();
+            let (sources, (_, writes)) = (command.sources(), command.reads_and_writes());
             for write in writes {
                 let storage = write.block.storage();
-                flows.extend(reads.iter().map(|read| Flow::new(read.block.storage(), storage)));
+                flows.extend(sources.iter().map(|read| Flow::new(read.block.storage(), storage)));
                 if changed.insert(write.block.id()) {
                     written.push(Arc::clone(storage));
                 }

@@ -165,6 +165,17 @@ impl Recorder {
         Ok(None)
     }
 
+    /// The batch to wait for before a read, if the device is too far behind. A read that has run out of time leaves its
+    /// batch in flight.
+    pub(crate) fn backlog(&mut self) -> Option<Ticket> {
+        if self.flight.len() < MAX_BACKLOG {
+            return None;
+        }
+        self.submitter.poll();
+        self.retire();
+        self.oldest().filter(|_| self.flight.len() >= MAX_BACKLOG)
+    }
+
     /// Records dispatches, for which [`admit`](Self::admit) has made room.
     pub(crate) fn record(&mut self, commands: &[Command]) -> BackendResult<()> {
         for command in commands {
@@ -233,11 +244,11 @@ impl Recorder {
 
     /// Notes which buffers the batch uses, and which of them get what late errors have spoiled.
     fn note_uses(&mut self, command: &Command) {
-        let (reads, writes) = command.reads_and_writes();
+        let (sources, (_, writes)) = (command.sources(), command.reads_and_writes());
         // Asked first: a batch that is refused between the two has spoiled what it should have written.
         let keeps_flows = self.keeps_flows();
         let spoiled = if self.submitter.health().has_late_errors() {
-            reads.iter().map(|window| window.block.storage().spoiled()).max().unwrap_or(0)
+            sources.iter().map(|window| window.block.storage().spoiled()).max().unwrap_or(0)
         } else {
             0
         };
@@ -248,7 +259,7 @@ impl Recorder {
             let storage = window.block.storage();
             if keeps_flows {
                 let flow = |read: &Window| Flows::One(Flow::new(read.block.storage(), storage));
-                self.flows.extend(reads.iter().map(flow));
+                self.flows.extend(sources.iter().map(flow));
             }
             storage.spoil(spoiled);
             if storage.write(self.number) {
@@ -334,6 +345,7 @@ impl Recorder {
         then: Then,
     ) -> BackendResult<Ticket> {
         self.submitter.health().check()?;
+        self.note_use(block);
         self.encoder().copy_buffer_to_buffer(block.buffer(), offset, staging, 0, bytes);
         Ok(self.hand_over(vec![then], false))
     }

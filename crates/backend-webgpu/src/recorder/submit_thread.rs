@@ -1,9 +1,10 @@
 //! A thread that submits, and its end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::submitter::Port;
-use crate::device::LastHandle;
+use crate::device::{Health, LastHandle};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use crate::sync::{Mutex, thread};
@@ -27,8 +28,11 @@ impl SubmitThread {
         let (end, ended) = mpsc::channel::<()>();
         // The thread may be the last to have a handle of the device.
         let last = LastHandle::new(&port.device);
+        let health = Arc::clone(&port.health);
         let work = move || {
+            let unwinds = Unwinds(health);
             work();
+            drop(unwinds);
             drop(last);
             drop(end);
         };
@@ -40,6 +44,17 @@ impl SubmitThread {
     pub(super) fn set_patience(&self, patience: Duration) {
         let milliseconds = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
         self.patience_ms.store(milliseconds, Ordering::Relaxed);
+    }
+}
+
+/// Whoever waits for a thread in which the driver has panicked would wait in vain.
+struct Unwinds(Arc<Health>);
+
+impl Drop for Unwinds {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.lose("the thread that submits has panicked");
+        }
     }
 }
 
@@ -56,5 +71,35 @@ impl Drop for SubmitThread {
         if self.ended.lock().recv_timeout(patience) == Err(RecvTimeoutError::Disconnected) {
             _ = handle.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use backend_api::{ComputeBackend as _, DType, ErrorKind};
+
+    use crate::WebGpuBackend;
+
+    /// A callback of the caller's is made by the thread that submits, where there is one, and mustn't panic.
+    #[test]
+    fn a_thread_that_panics_loses_the_device() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        if !backend.context("test").unwrap().device().submitter.has_thread() {
+            println!("not run: calls submit");
+            return;
+        }
+        let ptr = backend.alloc(4).unwrap();
+        backend.fill(ptr, DType::F32, 1, 1.0).and_then(|()| backend.flush()).unwrap();
+        backend.queue().unwrap().on_submitted_work_done(|| panic!("a callback of the caller's"));
+        let start = Instant::now();
+        let told = loop {
+            match backend.synchronize() {
+                Ok(()) => assert!(start.elapsed() < Duration::from_secs(10), "nobody polls the device"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(told.kind(), ErrorKind::DeviceLost);
     }
 }

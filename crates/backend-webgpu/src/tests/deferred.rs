@@ -1,7 +1,10 @@
 //! Deferred submissions among other calls, on an adapter that is used as GPUs are.
 
+use std::task;
+
 use super::*;
 use crate::context::Context;
+use crate::custom::KernelDesc;
 use crate::device::Selector;
 use crate::opened::Opened;
 
@@ -211,4 +214,95 @@ fn threads_replay_beside_each_other() {
             });
         }
     });
+}
+
+/// A read of which nobody awaits the end is a use of its memory until its batch is over.
+#[test]
+fn memory_that_a_deferred_read_uses_is_held() {
+    let rig = Rig::new();
+    let backend = &rig.backend;
+    let ptr = filled(backend, 1.0);
+    backend.synchronize().unwrap();
+    let call = backend.context("test").unwrap();
+    let held = call.device().submitter.hold_deferred();
+    rig.replay(3).unwrap();
+    let mut bytes = [0; 4];
+    let mut begun = backend.copy_dtoh_async(&mut bytes, ptr);
+    assert!(begun.as_mut().poll(&mut task::Context::from_waker(task::Waker::noop())).is_pending());
+    drop(begun);
+    backend.free(ptr).unwrap();
+    backend.trim().unwrap();
+    assert_eq!(backend.memory_stats().releasing, 4 * N);
+    drop(held);
+    backend.synchronize().unwrap();
+    backend.trim().unwrap();
+    assert_eq!(backend.memory_stats().releasing, 0);
+}
+
+/// Who reads again and again while nothing is submitted waits for room like any other call.
+#[test]
+fn reads_that_run_out_of_time_do_not_pile_up() {
+    let rig = Rig::new();
+    let backend = &rig.backend;
+    let call = backend.context("test").unwrap();
+    let held = call.device().submitter.hold_deferred();
+    rig.replay(3).unwrap();
+    backend.set_timeout(Duration::from_millis(1)).unwrap();
+    for _ in 0..100 {
+        assert_eq!(kind(read(backend, rig.y)), Err(ErrorKind::Timeout));
+    }
+    let in_flight = call.device().recorder.lock().in_flight();
+    assert!(in_flight <= 40, "{in_flight} batches");
+    drop(held);
+    backend.set_timeout(Duration::from_secs(60)).unwrap();
+    assert_eq!(read(backend, rig.y).unwrap(), [300.0; N]);
+}
+
+/// A kernel of the caller's may read what it also writes, and so may what it makes of it be stale.
+#[test]
+fn what_a_kernel_makes_of_a_written_binding_is_as_stale() {
+    const COPY: &str = "
+        @group(0) @binding(0) var<storage, read_write> from_here: array<f32>;
+        @group(0) @binding(1) var<storage, read_write> to_there: array<f32>;
+        @compute @workgroup_size(1) fn main() { to_there[0] = from_here[0]; }";
+    let rig = Rig::new();
+    let Rig { backend, x, y, .. } = &rig;
+    let kernel = backend.kernel(&KernelDesc::new("copy", COPY)).unwrap();
+    let copy = |backend: &WebGpuBackend, to| backend.launch(&kernel, &[*y, to], &[], [1; 3]);
+    let [lost, pending, later, captured, replayed] = [(); 5].map(|()| filled(backend, 0.0));
+    let graph = adds(backend, &[(*x, *y), (*x, lost)]);
+    let copies = [captured, replayed].map(|to| backend.capture_with(|recorded| copy(recorded, to)).unwrap());
+    backend.synchronize().unwrap();
+    backend.export_buffer(lost).unwrap().0.destroy();
+    let call = backend.context("test").unwrap();
+    let held = call.device().submitter.hold_deferred();
+    // The first of three is begun by the call, and the second is the one that will be refused.
+    rig.replay(1).unwrap();
+    backend.replay(graph).unwrap();
+    rig.replay(1).unwrap();
+    assert!(rig.has_deferred() && !call.device().gpu.health.has_late_errors());
+    copy(backend, pending).unwrap();
+    backend.replay(copies[0]).unwrap();
+    drop(held);
+    assert_eq!(kind(backend.synchronize()), Err(ErrorKind::Driver));
+    copy(backend, later).unwrap();
+    backend.replay(copies[1]).unwrap();
+    backend.synchronize().unwrap();
+    for ptr in [pending, captured, later, replayed] {
+        let told = thread::scope(|scope| scope.spawn(|| kind(read(backend, ptr))).join().unwrap());
+        assert_eq!(told, Err(ErrorKind::Driver));
+    }
+    let told = thread::scope(|scope| scope.spawn(|| kind(read(backend, *x))).join().unwrap());
+    assert_eq!(told, Ok(()), "what was only read");
+}
+
+/// Each backend closes its device though nobody polls it after the last wait.
+#[test]
+fn an_uploads_buffer_keeps_no_device_open() {
+    let rig = Rig::new();
+    upload(&rig.backend, rig.x, 2.0);
+    rig.backend.synchronize().unwrap();
+    let health = Arc::clone(&rig.backend.context("test").unwrap().device().gpu.health);
+    drop(rig);
+    assert_eq!(Arc::strong_count(&health), 1);
 }

@@ -6,7 +6,7 @@ use backend_api::desc::AttentionDesc;
 use backend_api::support::checked_product;
 use backend_api::{BackendError, BackendResult, DType};
 
-use super::pieces::{combine, parts};
+use super::pieces::{combine, parts, seen_keys};
 use super::{FLOATS, Params, Types, Windows, params, types};
 use crate::context::MAX_GROUPS;
 use crate::device::h200;
@@ -14,6 +14,7 @@ use crate::kernels::libs::{ATTENTION_NARROW, ATTENTION_WIDE};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
 use crate::ops::has_room;
 use crate::ops::op_context::{OpContext, linear_grid};
+use crate::ops::shared::iterations;
 
 pub(super) static FLASH: KernelSource = kernel!(
     "attention/flash",
@@ -234,11 +235,15 @@ pub(super) fn run(
     let blocks = desc.seq_q.div_ceil(tile.queries());
     let tiles = checked_product(op, "tiles", &[blocks, desc.heads, desc.batch])?;
     let wanted = tile.pieces(desc, plan.splits);
-    // Without room for parts, the keys stay in one piece.
+    let is_short = || {
+        let wanted = seen_keys(desc).saturating_mul(plan.kernel.iterations(desc));
+        iterations::exceeded(ctx, wanted).is_none()
+    };
+    // Without room for parts, the keys stay in one piece, where the device's loops may take so many.
     let parts = match wanted {
         1 => None,
         _ => match parts(ctx, op, desc, wanted) {
-            Err(BackendError::OutOfMemory { .. }) => None,
+            Err(BackendError::OutOfMemory { .. }) if is_short() => None,
             parts => Some(parts?),
         },
     };
@@ -255,10 +260,11 @@ pub(super) fn run(
 
 #[cfg(test)]
 mod tests {
-    use backend_api::DType;
     use backend_api::desc::AttentionShape;
+    use backend_api::{ComputeBackend as _, DeviceKind, ErrorKind};
 
     use super::*;
+    use crate::WebGpuBackend;
     use crate::device::h200;
 
     #[test]
@@ -335,5 +341,45 @@ mod tests {
             assert_eq!(pieces(&whole, h200::COMPUTE_UNITS), None, "{why}");
         }
         assert_eq!(pieces(&speech, 8), None, "a small device is filled");
+    }
+
+    /// Attention of five queries by a kernel that is forced, and while memory is refused, if it is to be.
+    fn attend(
+        backend: &WebGpuBackend,
+        seq_kv: usize,
+        kernel: &str,
+        is_refused: bool,
+    ) -> BackendResult<Vec<f32>> {
+        let (seq_q, head_dim) = (5, 64);
+        let filled = |rows: usize, step: usize| {
+            let numbers: Vec<f32> =
+                (0..rows * head_dim).map(|i| (i * step % 29) as f32 / 29.0 - 0.5).collect();
+            let ptr = backend.alloc(4 * numbers.len()).unwrap();
+            backend.copy_htod(ptr, bytemuck::cast_slice(&numbers)).map(|()| ptr).unwrap()
+        };
+        let [q, k, v, o] =
+            [(seq_q, 7), (seq_kv, 11), (seq_kv, 13), (seq_q, 1)].map(|(rows, step)| filled(rows, step));
+        backend.force_attention(Some(kernel)).unwrap();
+        let shape = AttentionShape { batch: 1, heads: 1, seq_q, seq_kv, head_dim };
+        backend.refuse_allocations(0, if is_refused { usize::MAX } else { 0 }).unwrap();
+        let made = backend.attention_ext(&AttentionDesc::new(DType::F32, q, k, v, o, shape));
+        backend.refuse_allocations(0, 0).unwrap();
+        let mut numbers = vec![f32::NAN; seq_q * head_dim];
+        made.and_then(|()| backend.copy_dtoh(bytemuck::cast_slice_mut(&mut numbers), o)).map(|()| numbers)
+    }
+
+    #[test]
+    fn without_room_for_parts_the_keys_stay_in_one_piece() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let whole = attend(&backend, 200, "flash/32x64x64r4", false).unwrap();
+        let split = attend(&backend, 200, "flash/32x64x64r4+split3", false).unwrap();
+        assert!(whole.iter().zip(&split).all(|(a, b)| (a - b).abs() < 1e-5), "{whole:?} and {split:?}");
+        assert_eq!(attend(&backend, 200, "flash/32x64x64r4+split3", true).unwrap(), whole);
+        // A device that leaves long loops early may take so many keys in eight pieces, and not in one.
+        let long = |is_refused| attend(&backend, 4000, "flash/32x64x64r4+split8", is_refused);
+        long(false).unwrap();
+        if backend.device_info().unwrap().kind == DeviceKind::SoftwareAdapter {
+            assert_eq!(long(true).unwrap_err().kind(), ErrorKind::OutOfMemory);
+        }
     }
 }
