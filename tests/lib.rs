@@ -1,8 +1,11 @@
 //! What every suite shares: the backends under test.
 
 use std::collections::HashSet;
+use std::process::ExitCode;
+use std::sync::Arc;
 
 use backend_api::{ComputeBackend, DeviceInfo, Registry};
+use libtest_mimic::{Arguments, Trial};
 
 #[cfg(doctest)]
 mod documents;
@@ -95,6 +98,15 @@ pub fn backends() -> Vec<BackendUnderTest> {
         }
     }
     backends
+}
+
+/// The `main` of a suite whose trials run one at a time, on every backend.
+#[must_use]
+pub fn run_one_at_a_time(trials: impl Fn(Arc<BackendUnderTest>) -> Vec<Trial>) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let trials = backends().into_iter().flat_map(|tested| trials(Arc::new(tested))).collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
 }
 
 /// A registry of the backends of this workspace.

@@ -23,8 +23,8 @@ use backend_api::desc::{
 use backend_api::quant::{QuantFormat, repack};
 use backend_api::{BackendError, BackendResult, ComputeBackend, DType, ErrorKind, ReduceOp};
 use backend_webgpu::WebGpuBackend;
-use libtest_mimic::{Arguments, Failed, Trial};
-use suites::{BackendUnderTest, backends};
+use libtest_mimic::{Failed, Trial};
+use suites::BackendUnderTest;
 
 /// The most bytes that a kernel can bind.
 const BINDING: usize = 64 << 10;
@@ -36,11 +36,8 @@ const BUFFER: usize = 256 << 10;
 const BLOCK: usize = 32 * BINDING;
 
 fn main() -> ExitCode {
-    let mut arguments = Arguments::from_args();
     // Cases share the arena of their device.
-    arguments.test_threads = Some(1);
-    let trials = backends().into_iter().flat_map(|tested| trials(Arc::new(tested))).collect();
-    libtest_mimic::run(&arguments, trials).exit_code()
+    suites::run_one_at_a_time(trials)
 }
 
 type Check = fn(&WebGpuBackend) -> Result<(), String>;

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use backend_api::{BackendError, BackendResult, BackendTranspose::NoTrans, ComputeBackend, DType};
 use conformance::threads;
-use libtest_mimic::{Arguments, Trial};
-use suites::{backends, registry};
+use libtest_mimic::Trial;
+use suites::{BackendUnderTest, registry};
 
 const THREADS: usize = 8;
 const OPS: usize = 1000;
@@ -33,34 +33,31 @@ const WAKER_LIMIT: Duration = Duration::from_secs(60);
 const READS: usize = 100;
 
 fn main() -> ExitCode {
-    let mut arguments = Arguments::from_args();
     // Each test brings its own threads.
-    arguments.test_threads = Some(1);
-    let mut trials = Vec::new();
-    for tested in backends() {
-        let tested = Arc::new(tested);
-        let (mixed, race) = (Arc::clone(&tested), Arc::clone(&tested));
-        let slug = &tested.slug;
-        trials.push(Trial::test(format!("threads/{slug}/mixed_operations"), move || {
+    suites::run_one_at_a_time(trials)
+}
+
+fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
+    let (mixed, race, called) = (Arc::clone(&tested), Arc::clone(&tested), Arc::clone(&tested));
+    let (slug, [calling, opening]) = (tested.slug.clone(), [(); 2].map(|()| tested.selector.clone()));
+    vec![
+        Trial::test(format!("threads/{slug}/mixed_operations"), move || {
             let checked = threads::run(mixed.backend()?, THREADS, OPS)?;
             println!("{}: {checked} results of {THREADS} threads right", mixed.label);
             Ok(())
-        }));
-        trials.push(Trial::test(format!("threads/{slug}/different_factors"), move || {
+        }),
+        Trial::test(format!("threads/{slug}/different_factors"), move || {
             Ok(threads::factor_race(race.backend()?, ROUNDS)?)
-        }));
-        let (called, selector) = (Arc::clone(&tested), tested.selector.clone());
-        trials.push(Trial::test(format!("threads/{slug}/wakers_that_call"), move || {
+        }),
+        Trial::test(format!("threads/{slug}/wakers_that_call"), move || {
             called.backend()?;
-            Ok(deadline::within(WAKER_LIMIT, move |_| wakers_that_call(&selector))??)
-        }));
-        let selector = tested.selector.clone();
-        trials.push(Trial::test(format!("threads/{slug}/backends_come_and_go"), move || {
+            Ok(deadline::within(WAKER_LIMIT, move |_| wakers_that_call(&calling))??)
+        }),
+        Trial::test(format!("threads/{slug}/backends_come_and_go"), move || {
             tested.backend()?;
-            Ok(deadline::within(OWNER_LIMIT, move |steps| come_and_go(&selector, steps))??)
-        }));
-    }
-    libtest_mimic::run(&arguments, trials).exit_code()
+            Ok(deadline::within(OWNER_LIMIT, move |steps| come_and_go(&opening, steps))??)
+        }),
+    ]
 }
 
 /// A waker of an executor that goes on with other work where it is woken.

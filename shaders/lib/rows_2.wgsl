@@ -9,18 +9,6 @@ fn with_row(rows: Rows, row: u32, number: f32) -> Rows {
   return select(rows, Rows(number), vec2<u32>(0u, 1u) == vec2<u32>(row));
 }
 
-fn row_of(rows: Rows, row: u32) -> f32 {
-  return rows[row];
-}
-
-fn is_raised(raised: Rows, before: Rows) -> bool {
-  return any(raised != before);
-}
-
-fn rows_bits(rows: Rows) -> RowsBits {
-  return bitcast<RowsBits>(rows);
-}
-
 fn rows_scaled(products: Rows) -> Rows {
   return scaled(products.xyxy).xy;
 }

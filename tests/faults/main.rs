@@ -52,6 +52,8 @@ fn trial(name: impl Into<String>, run: impl FnOnce() -> Result<(), String> + Sen
 }
 
 type Check = fn(&BackendUnderTest) -> Result<(), String>;
+/// Why a device is left out, if it is.
+type WhyNot = fn(&DeviceInfo) -> Option<&'static str>;
 
 fn for_every_backend(tested: &Arc<BackendUnderTest>) -> Vec<Trial> {
     let mut checks: Vec<(&str, Check)> = vec![
@@ -90,22 +92,17 @@ fn for_every_backend(tested: &Arc<BackendUnderTest>) -> Vec<Trial> {
         })
         .collect();
     if is_webgpu {
-        let shared = Arc::clone(tested);
-        let name = format!("faults/{}/out_of_memory", tested.slug);
-        trials.push(Trial::ignorable_test(name, move || {
-            match why_memory_cant_run_out(&shared.backend()?.device_info().map_err(|e| e.to_string())?) {
-                Some(reason) => Ok(Completion::ignored_with(reason)),
-                None => Ok(out_of_memory::run(&shared).map(|()| Completion::Completed)?),
-            }
-        }));
-        let shared = Arc::clone(tested);
-        let name = format!("faults/{}/used_memory_within_a_budget", tested.slug);
-        trials.push(Trial::ignorable_test(name, move || {
-            match why_memory_isnt_resident(&shared.backend()?.device_info().map_err(|e| e.to_string())?) {
-                Some(reason) => Ok(Completion::ignored_with(reason)),
-                None => Ok(used_memory::run(&shared).map(|()| Completion::Completed)?),
-            }
-        }));
+        let of_memory = |name: &str, why_not: WhyNot, check: Check| {
+            let shared = Arc::clone(tested);
+            Trial::ignorable_test(format!("faults/{}/{name}", tested.slug), move || {
+                match why_not(&shared.backend()?.device_info().map_err(|e| e.to_string())?) {
+                    Some(reason) => Ok(Completion::ignored_with(reason)),
+                    None => Ok(check(&shared).map(|()| Completion::Completed)?),
+                }
+            })
+        };
+        trials.push(of_memory("out_of_memory", why_memory_cant_run_out, out_of_memory::run));
+        trials.push(of_memory("used_memory_within_a_budget", why_memory_isnt_resident, used_memory::run));
     }
     trials
 }

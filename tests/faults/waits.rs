@@ -24,14 +24,21 @@ const SMALL: usize = 1024;
 /// Bytes of an upload in many pieces.
 const LONG: usize = 64 << 20;
 
-pub(crate) fn run(tested: &BackendUnderTest) -> Result<(), String> {
-    let told = |error: BackendError| format!("{error:?}");
+/// A backend of its own; `None` for Mesa's OpenGL, which on a CPU computes in the thread that gives it the work:
+/// docs/reliability.md.
+fn opened(tested: &BackendUnderTest) -> Result<Option<WebGpuBackend>, String> {
     let mut backend = WebGpuBackend::select(loss::index(tested)?);
     backend.init().map_err(told)?;
-    if backend.device_info().is_ok_and(|device| device.api == "Gl") {
-        // Mesa's OpenGL on a CPU computes in the thread that gives it the work: docs/reliability.md.
-        return Ok(());
-    }
+    let is_gl = backend.device_info().is_ok_and(|device| device.api == "Gl");
+    Ok(Some(backend).filter(|_| !is_gl))
+}
+
+fn told(error: BackendError) -> String {
+    format!("{error:?}")
+}
+
+pub(crate) fn run(tested: &BackendUnderTest) -> Result<(), String> {
+    let Some(backend) = opened(tested)? else { return Ok(()) };
     let alloc = |elements: usize, value: f64| {
         let ptr = backend.alloc(4 * elements)?;
         backend.fill(ptr, DType::F32, elements, value)?;
@@ -107,13 +114,7 @@ const LONGER: Duration = Duration::from_millis(800);
 /// each further piece waits for the one before it, which is behind what another thread keeps the device busy with:
 /// a third of the timeout each time.
 pub(crate) fn of_one_call(tested: &BackendUnderTest) -> Result<(), String> {
-    let told = |error: BackendError| format!("{error:?}");
-    let mut backend = WebGpuBackend::select(loss::index(tested)?);
-    backend.init().map_err(told)?;
-    if backend.device_info().is_ok_and(|device| device.api == "Gl") {
-        // Mesa's OpenGL on a CPU computes in the thread that gives it the work: docs/reliability.md.
-        return Ok(());
-    }
+    let Some(backend) = opened(tested)? else { return Ok(()) };
     let (a, c) = (backend.alloc(4 * N * N).map_err(told)?, backend.alloc(4 * N * N).map_err(told)?);
     backend.fill(a, DType::F32, N * N, 1.0).map_err(told)?;
     let long = vec![7; PIECES * PIECE];

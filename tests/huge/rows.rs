@@ -8,7 +8,7 @@ use backend_api::desc::{
 use backend_api::{Command, DType, ReduceOp};
 
 use super::family::Operand::{Items, Shared};
-use super::family::{Buffer, Call, Family, Fill, Piece, Size, Values, along, buffer, numbers, results};
+use super::family::{Buffer, Call, Family, Fill, Piece, Run, Size, Values, along, buffer, numbers, results};
 
 const F32: DType = DType::F32;
 
@@ -19,11 +19,7 @@ fn extents(size: &Size) -> [usize; 2] {
 }
 
 /// A call on rows of x and y, both large, and operands that all rows share.
-fn rows(
-    size: &Size,
-    shared: Vec<Buffer>,
-    make: impl Fn(usize, usize, &mut dyn FnMut(&'static str, Command<'_>)) + 'static,
-) -> Family {
+fn rows(size: &Size, shared: Vec<Buffer>, make: impl Fn(usize, usize, Run<'_>) + 'static) -> Family {
     let [rows, columns] = extents(size);
     let mut operands = vec![Items(0, 4 * columns), Items(1, 4 * columns)];
     let mut buffers = vec![numbers(rows * columns), results(rows * columns)];
@@ -31,6 +27,15 @@ fn rows(
         operands.push(Shared(buffers.len()));
         buffers.push(buffer);
     }
+    along(size, buffers, rows, 1, &operands, move |_, n, run| make(n, columns, run))
+}
+
+/// A call on rows of two operands and of their gradient, all of them large.
+fn gradients(size: &Size, make: impl Fn(usize, usize, Run<'_>) + 'static) -> Family {
+    let [rows, columns] = extents(size);
+    let n = rows * columns;
+    let operands = [0, 1, 2].map(|buffer| Items(buffer, 4 * columns));
+    let buffers = vec![numbers(n), numbers(n), results(n)];
     along(size, buffers, rows, 1, &operands, move |_, n, run| make(n, columns, run))
 }
 
@@ -53,11 +58,7 @@ pub(super) fn softmax_inner(size: &Size) -> Family {
 }
 
 pub(super) fn softmax_backward(size: &Size) -> Family {
-    let [rows, columns] = extents(size);
-    let n = rows * columns;
-    let operands = [0, 1, 2].map(|buffer| Items(buffer, 4 * columns));
-    let buffers = vec![numbers(n), numbers(n), results(n)];
-    along(size, buffers, rows, 1, &operands, move |_, n, run| {
+    gradients(size, |n, columns, run| {
         let forward = SoftmaxDesc::rows(F32, 0, 1, n, columns);
         run("softmax_backward", Command::SoftmaxBackward(&SoftmaxBackwardDesc::of(&forward, 2, 3)));
     })
@@ -86,11 +87,7 @@ pub(super) fn rms_norm(size: &Size) -> Family {
 }
 
 pub(super) fn norm_backward(size: &Size) -> Family {
-    let [rows, columns] = extents(size);
-    let n = rows * columns;
-    let operands = [0, 1, 2].map(|buffer| Items(buffer, 4 * columns));
-    let buffers = vec![numbers(n), numbers(n), results(n)];
-    along(size, buffers, rows, 1, &operands, move |_, n, run| {
+    gradients(size, |n, columns, run| {
         let desc = NormBackwardDesc::rms_norm(F32, 1, 2, 3, n, columns);
         run("norm_backward", Command::NormBackward(&desc));
     })

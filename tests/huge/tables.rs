@@ -11,7 +11,7 @@ use backend_api::kv::KvFormat;
 use backend_api::{Command, DType, ScatterOp};
 
 use super::family::Operand::{Items, Shared};
-use super::family::{Call, Family, Fill, Piece, Run, Size, along, buffer, numbers, results, words};
+use super::family::{Buffer, Call, Family, Fill, Piece, Run, Size, along, buffer, numbers, results, words};
 
 const F32: DType = DType::F32;
 
@@ -117,19 +117,30 @@ fn indexed(
 }
 
 /// Without a call yet.
-fn empty(buffers: Vec<super::family::Buffer>) -> Family {
+fn empty(buffers: Vec<Buffer>) -> Family {
     Family::new(buffers, Call::new(Vec::new(), |_| ()))
 }
 
-pub(super) fn gather(size: &Size) -> Family {
+/// A family of rows of a large table by so many indices for each part, with a row of a matrix for each index.
+fn indexed_rows(
+    size: &Size,
+    indices: usize,
+    matrix: fn(usize) -> Buffer,
+    make: impl Fn(IndexShape, Run<'_>) + Clone + 'static,
+) -> Family {
     let columns = size.columns();
     let (rows, row) = (size.numbers() / columns, 4 * columns);
-    let spread = Spread::new(size, rows, row, 4000);
+    let spread = Spread::new(size, rows, row, indices);
     let [global, local] = spread.lists();
     let buffers =
-        vec![numbers(rows * columns), words(&global), words(&local), results(spread.total() * columns)];
+        vec![numbers(rows * columns), words(&global), words(&local), matrix(spread.total() * columns)];
     indexed(&spread, empty(buffers), row, &[(3, row)], move |rows, count, run| {
-        let shape = IndexShape { rows, columns, count };
+        make(IndexShape { rows, columns, count }, run);
+    })
+}
+
+pub(super) fn gather(size: &Size) -> Family {
+    indexed_rows(size, 4000, results, |shape, run| {
         run("gather", Command::Gather(&GatherDesc::new(F32, 1, 2, 3, shape)));
     })
 }
@@ -148,14 +159,7 @@ pub(super) fn gather_many(size: &Size) -> Family {
 }
 
 fn scatter(size: &Size, op: ScatterOp) -> Family {
-    let columns = size.columns();
-    let (rows, row) = (size.numbers() / columns, 4 * columns);
-    let spread = Spread::new(size, rows, row, 500);
-    let [global, local] = spread.lists();
-    let buffers =
-        vec![numbers(rows * columns), words(&global), words(&local), numbers(spread.total() * columns)];
-    indexed(&spread, empty(buffers), row, &[(3, row)], move |rows, count, run| {
-        let shape = IndexShape { rows, columns, count };
+    indexed_rows(size, 500, numbers, move |shape, run| {
         run("scatter", Command::Scatter(&ScatterDesc::new(op, F32, 1, 2, 3, shape)));
     })
 }

@@ -40,38 +40,17 @@ impl Tensor {
     }
 }
 
-/// What an element-wise operation takes: a tensor or a number.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Arg<'a> {
-    Tensor(&'a Tensor),
-    Number(f64),
-}
-
-impl<'a> From<&'a Tensor> for Arg<'a> {
+impl<'a> From<&'a Tensor> for Value<'a> {
     fn from(tensor: &'a Tensor) -> Self {
-        Self::Tensor(tensor)
+        tensor.desc().into()
     }
 }
 
-impl From<f64> for Arg<'_> {
-    fn from(number: f64) -> Self {
-        Self::Number(number)
-    }
-}
-
-impl<'a> Arg<'a> {
-    fn value(self) -> Value<'a> {
-        match self {
-            Self::Tensor(tensor) => tensor.desc().into(),
-            Self::Number(number) => number.into(),
-        }
-    }
-
-    fn shape(self) -> &'a [usize] {
-        match self {
-            Self::Tensor(tensor) => &tensor.shape,
-            Self::Number(_) => &[],
-        }
+/// The shape of what an element-wise operation takes.
+fn shape_of<'a>(value: Value<'a>) -> &'a [usize] {
+    match value {
+        Value::Tensor(tensor) => tensor.shape,
+        Value::Scalar(_) => &[],
     }
 }
 
@@ -156,13 +135,13 @@ impl<'a> Device<'a> {
     pub(crate) fn binary<'t>(
         &self,
         op: BinaryOp,
-        a: impl Into<Arg<'t>>,
-        b: impl Into<Arg<'t>>,
+        a: impl Into<Value<'t>>,
+        b: impl Into<Value<'t>>,
     ) -> BackendResult<Tensor> {
         let (a, b) = (a.into(), b.into());
-        let dtype = a.value().dtype().or(b.value().dtype()).unwrap_or(DType::F32);
-        let y = self.empty(dtype, &common_shape(a.shape(), b.shape()))?;
-        self.backend.binary_ext(&BinaryDesc::new(op, a.value(), b.value(), y.desc()))?;
+        let dtype = a.dtype().or(b.dtype()).unwrap_or(DType::F32);
+        let y = self.empty(dtype, &common_shape(shape_of(a), shape_of(b)))?;
+        self.backend.binary_ext(&BinaryDesc::new(op, a, b, y.desc()))?;
         Ok(y)
     }
 
@@ -170,26 +149,26 @@ impl<'a> Device<'a> {
     pub(crate) fn compare<'t>(
         &self,
         op: CompareOp,
-        a: impl Into<Arg<'t>>,
-        b: impl Into<Arg<'t>>,
+        a: impl Into<Value<'t>>,
+        b: impl Into<Value<'t>>,
     ) -> BackendResult<Tensor> {
         let (a, b) = (a.into(), b.into());
-        let y = self.empty(DType::U32, &common_shape(a.shape(), b.shape()))?;
-        self.backend.compare(&CompareDesc::new(op, a.value(), b.value(), y.desc()))?;
+        let y = self.empty(DType::U32, &common_shape(shape_of(a), shape_of(b)))?;
+        self.backend.compare(&CompareDesc::new(op, a, b, y.desc()))?;
         Ok(y)
     }
 
     pub(crate) fn choose<'t>(
         &self,
         condition: &Tensor,
-        a: impl Into<Arg<'t>>,
-        b: impl Into<Arg<'t>>,
+        a: impl Into<Value<'t>>,
+        b: impl Into<Value<'t>>,
     ) -> BackendResult<Tensor> {
         let (a, b) = (a.into(), b.into());
-        let dtype = a.value().dtype().or(b.value().dtype()).unwrap_or(DType::F32);
-        let shape = common_shape(&condition.shape, &common_shape(a.shape(), b.shape()));
+        let dtype = a.dtype().or(b.dtype()).unwrap_or(DType::F32);
+        let shape = common_shape(&condition.shape, &common_shape(shape_of(a), shape_of(b)));
         let y = self.empty(dtype, &shape)?;
-        self.backend.where_cond(&WhereDesc::new(condition.desc(), a.value(), b.value(), y.desc()))?;
+        self.backend.where_cond(&WhereDesc::new(condition.desc(), a, b, y.desc()))?;
         Ok(y)
     }
 

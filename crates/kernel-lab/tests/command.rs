@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 const SCALE: &str = "struct Params { n: u32, factor: f32 }
@@ -15,15 +15,20 @@ const SCALE: &str = "struct Params { n: u32, factor: f32 }
 
 const BINDINGS: [&str; 4] = ["--bind", "f32:8:iota", "--bind", "f32:2x4:zeros:out"];
 
-/// Runs the command with a kernel as its standard input.
-fn lab(arguments: &[&str], wgsl: &str) -> Output {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_kernel-lab"))
+/// Starts the command, which waits for its standard input.
+fn start(arguments: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_kernel-lab"))
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap();
+        .unwrap()
+}
+
+/// Runs the command with a kernel as its standard input.
+fn lab(arguments: &[&str], wgsl: &str) -> Output {
+    let mut child = start(arguments);
     // Refused if the command ends without reading it.
     _ = child.stdin.take().unwrap().write_all(wgsl.as_bytes());
     child.wait_with_output().unwrap()
@@ -111,13 +116,7 @@ fn specs_and_validation_end_after_the_timeout() {
 /// Without a device, the one thing that may hang is the text.
 #[test]
 fn a_kernel_that_never_arrives_ends_after_the_timeout() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_kernel-lab"))
-        .args(["validate", "-", "--timeout", "0.5"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = start(&["validate", "-", "--timeout", "0.5"]);
     let text = child.stdin.take();
     expect(&child.wait_with_output().unwrap(), 4, &["no end within 0.5 s"]);
     drop(text);
@@ -127,13 +126,7 @@ fn a_kernel_that_never_arrives_ends_after_the_timeout() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_driver_that_crashes_in_validation_is_told() {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_kernel-lab"))
-        .args(["validate", "-", "--device", "", "--json"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = start(&["validate", "-", "--device", "", "--json"]);
     let text = child.stdin.take();
     let start = Instant::now();
     let worker = loop {

@@ -147,44 +147,28 @@ impl Cache {
     ) -> BackendResult<()> {
         let Some(cache) = self.layers.get(of.layer) else { return Ok(()) };
         match placement {
-            Placement::Runs(runs) => {
-                runs.iter().try_for_each(|run| self.attend_run(backend, config, of, cache, a, run))
+            Placement::Runs(runs) => runs.iter().try_for_each(|run| {
+                let extents = [1, run.rows, run.position + run.rows];
+                let mut desc =
+                    self.desc(config, of, cache, a, extents, (run.slot, run.first)).with_causal(true);
+                desc.window = config.window_of(of.layer);
+                backend.attention_ext(&desc)
+            }),
+            Placement::Decode(decode) => {
+                let mut desc = self
+                    .desc(config, of, cache, a, [a.rows, 1, decode.keys], (decode.slot, 0))
+                    .with_key_lengths(decode.lengths.ptr());
+                if config.window_of(of.layer).is_some_and(|window| window < decode.keys) {
+                    desc.mask = decode.mask.as_ref().map(|mask| AttentionMask {
+                        ptr: mask.ptr(),
+                        batch_stride: decode.keys,
+                        head_stride: 0,
+                        query_stride: 0,
+                    });
+                }
+                backend.attention_ext(&desc)
             }
-            Placement::Decode(decode) => self.decode(backend, config, of, cache, a, decode),
         }
-    }
-
-    fn attend_run(
-        &self,
-        backend: &dyn ComputeBackend,
-        config: &Config,
-        of: Heads<'_>,
-        cache: &Buffer,
-        a: &Activations,
-        run: &Run,
-    ) -> BackendResult<()> {
-        let shape = AttentionShape {
-            batch: 1,
-            heads: config.heads,
-            seq_q: run.rows,
-            seq_kv: run.position + run.rows,
-            head_dim: config.head_dim,
-        };
-        let token = |rows: Rows| HeadLayout {
-            offset: rows.offset + run.first * rows.row,
-            batch: 0,
-            head: config.head_dim,
-            token: rows.row,
-        };
-        let context = Rows::packed(&a.context, a.dtype, config.query_width());
-        let mut desc = self
-            .desc(config, cache, a, shape, run.slot)
-            .with_q_layout(token(a.parts[0]))
-            .with_o_layout(token(context))
-            .with_causal(true);
-        desc.window = config.window_of(of.layer);
-        desc.sinks = of.sinks.map(Buffer::ptr);
-        backend.attention_ext(&desc)
     }
 
     /// Appends the new keys and values of each sequence, at positions that lie on the device.
@@ -207,55 +191,25 @@ impl Cache {
         backend.scatter(&ScatterDesc::new(assign, dtype, page.ptr(), indices, staging.ptr(), shape))
     }
 
-    fn decode(
+    /// Attention of a layer, of rows of the activations from `first` on over the sequences from `slot` on.
+    fn desc(
         &self,
-        backend: &dyn ComputeBackend,
         config: &Config,
         of: Heads<'_>,
         cache: &Buffer,
         a: &Activations,
-        decode: &Decode,
-    ) -> BackendResult<()> {
-        let shape = AttentionShape {
-            batch: a.rows,
-            heads: config.heads,
-            seq_q: 1,
-            seq_kv: decode.keys,
-            head_dim: config.head_dim,
-        };
-        let token = |rows: Rows| HeadLayout {
-            offset: rows.offset,
+        [batch, seq_q, seq_kv]: [usize; 3],
+        (slot, first): (usize, usize),
+    ) -> AttentionDesc {
+        let shape = AttentionShape { batch, heads: config.heads, seq_q, seq_kv, head_dim: config.head_dim };
+        // Either the batches or the queries are rows: there is one of the other.
+        let by_row = |rows: Rows| HeadLayout {
+            offset: rows.offset + first * rows.row,
             batch: rows.row,
             head: config.head_dim,
             token: rows.row,
         };
         let context = Rows::packed(&a.context, a.dtype, config.query_width());
-        let mut desc = self
-            .desc(config, cache, a, shape, decode.slot)
-            .with_q_layout(token(a.parts[0]))
-            .with_o_layout(token(context))
-            .with_key_lengths(decode.lengths.ptr());
-        desc.sinks = of.sinks.map(Buffer::ptr);
-        if config.window_of(of.layer).is_some_and(|window| window < decode.keys) {
-            desc.mask = decode.mask.as_ref().map(|mask| AttentionMask {
-                ptr: mask.ptr(),
-                batch_stride: decode.keys,
-                head_stride: 0,
-                query_stride: 0,
-            });
-        }
-        backend.attention_ext(&desc)
-    }
-
-    /// Attention over the sequences from `slot` on.
-    fn desc(
-        &self,
-        config: &Config,
-        cache: &Buffer,
-        a: &Activations,
-        shape: AttentionShape,
-        slot: usize,
-    ) -> AttentionDesc {
         let row = 2 * config.kv_width();
         let keys = HeadLayout {
             offset: slot * self.capacity * row,
@@ -265,13 +219,17 @@ impl Cache {
         };
         let values = HeadLayout { offset: keys.offset + config.kv_width(), ..keys };
         let [q, ..] = a.parts;
-        AttentionDesc::new(a.dtype, q.ptr, cache.ptr(), cache.ptr(), a.context.ptr(), shape)
+        let mut desc = AttentionDesc::new(a.dtype, q.ptr, cache.ptr(), cache.ptr(), a.context.ptr(), shape)
             .with_kv_format(self.format)
             .with_kv_heads(config.kv_heads)
             .with_scale(config.attention_scale)
             .with_softcap(config.attention_softcap)
+            .with_q_layout(by_row(q))
             .with_k_layout(keys)
             .with_v_layout(values)
+            .with_o_layout(by_row(context));
+        desc.sinks = of.sinks.map(Buffer::ptr);
+        desc
     }
 }
 

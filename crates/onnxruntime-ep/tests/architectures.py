@@ -5,7 +5,6 @@ with several inputs of one shape, so that the later runs are replays. Prints a l
 an output differs by more than 1e-3 of the largest or less than 98 % of the nodes are the provider's.
 """
 
-import os
 import pathlib
 import sys
 
@@ -13,7 +12,7 @@ import numpy as np
 import onnxruntime as ort
 from onnx import TensorProto, helper
 
-from models import NAME, Graph, ints, normal, number, ours, reference
+from models import NAME, Graph, end, ints, normal, number, ours, reference, told
 
 RANDOM = np.random.default_rng(11)
 FLOAT, INT64, INT32 = TensorProto.FLOAT, TensorProto.INT64, TensorProto.INT32
@@ -478,12 +477,8 @@ def main(library):
             counts = {part.ep_name: len(part.get_nodes()) for part in session.get_provider_graph_assignment_info()}
             share = counts.get(NAME, 0) / sum(counts.values())
         holds = error < 1e-3 and share >= 0.98
-        print("ok  " if holds else "FAIL", f"{name}: off by {error:.1e}, {share:.1%} of the nodes", flush=True)
-        failed += [] if holds else [name]
-    print("failed:", failed)
-    sys.stdout.flush()
-    # Drivers' threads are not waited for.
-    os._exit(1 if failed else 0)
+        failed += told(holds, name, f"off by {error:.1e}, {share:.1%} of the nodes")
+    end(failed)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import numpy as np
 import onnxruntime as ort
 from onnx import TensorProto
 
-from models import FAILED, NAME, Graph, check, compare, encoder, normal, ours, random_bert, reference, tokens
+from models import FAILED, NAME, Graph, check, compare, encoder, end, normal, ours, random_bert, reference, tokens
 
 
 def interrupted():
@@ -74,10 +74,7 @@ def main(library):
         running.wait()
         check("a process was killed in the middle of a run", was_running)
         compare("a session after another process was killed", ours(model), reference(model), feed)
-    print("failed:", FAILED)
-    sys.stdout.flush()
-    # Drivers' threads are not waited for.
-    os._exit(1 if FAILED else 0)
+    end(FAILED)
 
 
 if __name__ == "__main__":

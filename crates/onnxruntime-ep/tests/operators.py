@@ -7,7 +7,6 @@ a line for each case whose name has TEXT in it, and ends with 1 if one differs b
 at all if its numbers are whole, or isn't the provider's.
 """
 
-import os
 import pathlib
 import sys
 
@@ -16,7 +15,7 @@ import onnx
 import onnxruntime as ort
 from onnx import TensorProto, helper, numpy_helper
 
-from models import NAME, normal, ours, reference
+from models import end, is_whole, normal, ours, reference, told
 
 RANDOM = np.random.default_rng(5)
 KINDS = {
@@ -310,16 +309,10 @@ def main(library, text):
         error = np.max([np.abs(a - b).max() / np.abs(b).max() for a, b in wide]) if alike else np.inf
         # Whole numbers are exact.
         bound = 1e-4 if want[0].dtype.kind == "f" else 0.0
-        is_ours = True
-        if hasattr(session, "get_provider_graph_assignment_info"):
-            is_ours = {part.ep_name for part in session.get_provider_graph_assignment_info()} == {NAME}
+        is_ours = is_whole(session)
         holds = error <= bound and is_ours
-        print("ok  " if holds else "FAIL", f"{name}: off by {error:.1e}{'' if is_ours else ', left to ONNX Runtime'}", flush=True)
-        failed += [] if holds else [name]
-    print("failed:", failed)
-    sys.stdout.flush()
-    # Drivers' threads are not waited for.
-    os._exit(1 if failed else 0)
+        failed += told(holds, name, f"off by {error:.1e}{'' if is_ours else ', left to ONNX Runtime'}")
+    end(failed)
 
 
 if __name__ == "__main__":

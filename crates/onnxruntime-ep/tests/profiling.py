@@ -6,7 +6,6 @@ each check, and ends with 1 if one fails.
 """
 
 import json
-import os
 import pathlib
 import sys
 import tempfile
@@ -15,7 +14,7 @@ import threading
 import onnxruntime as ort
 from onnx import TensorProto
 
-from models import FAILED, NAME, Graph, check, compare, ints, normal, ours, reference
+from models import FAILED, NAME, Graph, check, compare, end, ints, normal, ours, reference
 
 RUNS = 4
 
@@ -96,10 +95,7 @@ def main(library):
         del session
         written = list(pathlib.Path(folder).glob("without-runs*"))
         check("a session that is dropped without a run writes its profile", len(written) == 1, len(written))
-    print("failed:", FAILED)
-    sys.stdout.flush()
-    # Drivers' threads are not waited for.
-    os._exit(1 if FAILED else 0)
+    end(FAILED)
 
 
 if __name__ == "__main__":

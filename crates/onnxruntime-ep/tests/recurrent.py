@@ -5,7 +5,6 @@ session, of which repeated ones are replays. Prints a line for each case whose n
 output differs by more than 1e-4 of the largest number, or 2e-2 in f16, or if a node isn't the provider's.
 """
 
-import os
 import pathlib
 import sys
 
@@ -13,7 +12,7 @@ import numpy as np
 import onnxruntime as ort
 from onnx import TensorProto, helper
 
-from models import NAME, Graph, ints, ours, reference
+from models import Graph, end, ints, is_whole, ours, reference, told
 
 RANDOM = np.random.default_rng(11)
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -114,16 +113,10 @@ def main(library, text):
         for label, options, bound in ((name, {}, 1e-4), (f"{name}, in f16", {"precision": "f16"}, 2e-2)):
             session = ours(model, options)
             error = np.max(list(errors(session, expected, (7, 3, 7, 7, 7, 1), count, hidden)))
-            is_ours = True
-            if hasattr(session, "get_provider_graph_assignment_info"):
-                is_ours = {part.ep_name for part in session.get_provider_graph_assignment_info()} == {NAME}
+            is_ours = is_whole(session)
             holds = error < bound and is_ours
-            print("ok  " if holds else "FAIL", f"{label}: off by {error:.1e}{'' if is_ours else ', left to ONNX Runtime'}", flush=True)
-            failed += [] if holds else [label]
-    print("failed:", failed)
-    sys.stdout.flush()
-    # Drivers' threads are not waited for.
-    os._exit(1 if failed else 0)
+            failed += told(holds, label, f"off by {error:.1e}{'' if is_ours else ', left to ONNX Runtime'}")
+    end(failed)
 
 
 if __name__ == "__main__":

@@ -42,83 +42,35 @@ macro_rules! owned_calls {
 
 for_each_operation!(owned_calls);
 
-impl Owned for UnaryDesc<'_> {
-    fn call(&self, op: &'static str) -> Call {
-        let UnaryDesc { op: function, input, output, alpha, beta } = *self;
-        let [input, output] = [input, output].map(OwnedTensor::from);
-        Box::new(move |backend| {
-            let desc = UnaryDesc { op: function, input: input.desc(), output: output.desc(), alpha, beta };
-            backend.execute(op, Command::Unary(&desc))
-        })
-    }
+/// Descriptors that refer to tensors and values alone.
+macro_rules! owned_operands {
+    ($($desc:ident as $variant:ident {
+        tensors: [$($tensor:ident),*], values: [$($value:ident),*], copied: [$($copied:ident),*]
+    })*) => {
+        $(impl Owned for $desc<'_> {
+            fn call(&self, op: &'static str) -> Call {
+                let Self { $($tensor,)* $($value,)* $($copied,)* } = *self;
+                $(let $tensor = OwnedTensor::from($tensor);)*
+                $(let $value = OwnedValue::from($value);)*
+                Box::new(move |backend| {
+                    let desc =
+                        $desc { $($tensor: $tensor.desc(),)* $($value: $value.desc(),)* $($copied,)* };
+                    backend.execute(op, Command::$variant(&desc))
+                })
+            }
+        })*
+    };
 }
 
-impl Owned for BinaryDesc<'_> {
-    fn call(&self, op: &'static str) -> Call {
-        let BinaryDesc { op: function, a, b, output } = *self;
-        let ([a, b], output) = ([a, b].map(OwnedValue::from), OwnedTensor::from(output));
-        Box::new(move |backend| {
-            let desc = BinaryDesc { op: function, a: a.desc(), b: b.desc(), output: output.desc() };
-            backend.execute(op, Command::Binary(&desc))
-        })
-    }
-}
-
-impl Owned for CompareDesc<'_> {
-    fn call(&self, op: &'static str) -> Call {
-        let CompareDesc { op: function, a, b, output } = *self;
-        let ([a, b], output) = ([a, b].map(OwnedValue::from), OwnedTensor::from(output));
-        Box::new(move |backend| {
-            let desc = CompareDesc { op: function, a: a.desc(), b: b.desc(), output: output.desc() };
-            backend.execute(op, Command::Compare(&desc))
-        })
-    }
-}
-
-impl Owned for WhereDesc<'_> {
-    fn call(&self, op: &'static str) -> Call {
-        let WhereDesc { condition, a, b, output } = *self;
-        let [condition, output] = [condition, output].map(OwnedTensor::from);
-        let [a, b] = [a, b].map(OwnedValue::from);
-        Box::new(move |backend| {
-            let (condition, output) = (condition.desc(), output.desc());
-            let desc = WhereDesc { condition, a: a.desc(), b: b.desc(), output };
-            backend.execute(op, Command::Where(&desc))
-        })
-    }
-}
-
-impl Owned for ClampDesc<'_> {
-    fn call(&self, op: &'static str) -> Call {
-        let ClampDesc { input, output, min, max } = *self;
-        let [input, output] = [input, output].map(OwnedTensor::from);
-        Box::new(move |backend| {
-            let desc = ClampDesc { input: input.desc(), output: output.desc(), min, max };
-            backend.execute(op, Command::Clamp(&desc))
-        })
-    }
-}
-
-impl Owned for AffineDesc<'_> {
-    fn call(&self, op: &'static str) -> Call {
-        let AffineDesc { input, output, scale, bias } = *self;
-        let [input, output] = [input, output].map(OwnedTensor::from);
-        Box::new(move |backend| {
-            let desc = AffineDesc { input: input.desc(), output: output.desc(), scale, bias };
-            backend.execute(op, Command::Affine(&desc))
-        })
-    }
-}
-
-impl Owned for CopyDesc<'_> {
-    fn call(&self, op: &'static str) -> Call {
-        let CopyDesc { src, dst } = *self;
-        let [src, dst] = [src, dst].map(OwnedTensor::from);
-        Box::new(move |backend| {
-            let desc = CopyDesc { src: src.desc(), dst: dst.desc() };
-            backend.execute(op, Command::Copy(&desc))
-        })
-    }
+owned_operands! {
+    UnaryDesc as Unary { tensors: [input, output], values: [], copied: [op, alpha, beta] }
+    BinaryDesc as Binary { tensors: [output], values: [a, b], copied: [op] }
+    CompareDesc as Compare { tensors: [output], values: [a, b], copied: [op] }
+    WhereDesc as Where { tensors: [condition, output], values: [a, b], copied: [] }
+    ClampDesc as Clamp { tensors: [input, output], values: [], copied: [min, max] }
+    AffineDesc as Affine { tensors: [input, output], values: [], copied: [scale, bias] }
+    CopyDesc as Copy { tensors: [src, dst], values: [], copied: [] }
+    RepeatDesc as Repeat { tensors: [input, output], values: [], copied: [interleaved] }
 }
 
 impl Owned for PermuteDesc<'_> {
@@ -165,17 +117,6 @@ impl Owned for PadDesc<'_> {
         Box::new(move |backend| {
             let (input, output) = (input.desc(), output.desc());
             backend.execute(op, Command::Pad(&PadDesc { input, output, before: &before, value }))
-        })
-    }
-}
-
-impl Owned for RepeatDesc<'_> {
-    fn call(&self, op: &'static str) -> Call {
-        let RepeatDesc { input, output, interleaved } = *self;
-        let [input, output] = [input, output].map(OwnedTensor::from);
-        Box::new(move |backend| {
-            let desc = RepeatDesc { input: input.desc(), output: output.desc(), interleaved };
-            backend.execute(op, Command::Repeat(&desc))
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use backend_api::{ComputeBackend, DType};
 
-use super::{Rig, Submits, Time, explore, join, pattern, read, spawn};
+use super::{Rig, Submits, Time, explore, explore_each, join, pattern, read, spawn};
 use crate::sync::thread;
 
 /// The last of three threads closes the device, with work that nobody has waited for.
@@ -24,9 +24,7 @@ fn last(submits: Submits) {
 
 #[test]
 fn the_last_user_closes() {
-    for submits in Submits::ALL {
-        explore(&format!("last, {submits:?}"), Time::Stands, move || last(submits));
-    }
+    explore_each("last", Time::Stands, last);
 }
 
 /// Two backends open, compile, work and close.

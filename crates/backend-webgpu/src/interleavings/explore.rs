@@ -6,6 +6,7 @@ use std::time::Instant;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
+use super::rig::Submits;
 use crate::sync;
 
 /// What a test does without `INTERLEAVINGS`.
@@ -29,6 +30,13 @@ pub(super) enum Time {
     /// A wait ends because it is told, or never.
     Stands,
     Passes,
+}
+
+/// [`explore`]s a scenario with each thread that may submit.
+pub(super) fn explore_each(name: &str, time: Time, scenario: fn(Submits)) {
+    for submits in Submits::ALL {
+        explore(&format!("{name}, {submits:?}"), time, move || scenario(submits));
+    }
 }
 
 /// Runs `scenario` as often as the environment variable `INTERLEAVINGS` says, half of the runs with threads

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use backend_api::{BackendResult, ComputeBackend, ErrorKind};
 
-use super::{Rig, Submits, Time, explore, join, pattern, read, spawn};
+use super::{Rig, Submits, Time, explore, explore_each, join, pattern, read, spawn};
 use crate::device::Health;
 use crate::sync::{mpsc, thread};
 
@@ -53,9 +53,7 @@ fn refused(submits: Submits) {
 
 #[test]
 fn a_refused_batch_is_told_once_to_each_that_it_concerns() {
-    for submits in Submits::ALL {
-        explore(&format!("refused, {submits:?}"), Time::Stands, move || refused(submits));
-    }
+    explore_each("refused", Time::Stands, refused);
 }
 
 /// A kernel that is recorded behind a refused batch reads what that should have written.
@@ -85,9 +83,7 @@ fn behind(submits: Submits) {
 
 #[test]
 fn what_is_made_of_stale_memory_is_stale() {
-    for submits in Submits::ALL {
-        explore(&format!("behind, {submits:?}"), Time::Stands, move || behind(submits));
-    }
+    explore_each("behind", Time::Stands, behind);
 }
 
 /// Threads report errors of the driver at the same time: each has a number of its own, and whoever has used

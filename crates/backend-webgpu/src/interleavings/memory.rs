@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use backend_api::{ComputeBackend, DType, ErrorKind};
 
-use super::{Rig, Submits, Time, explore, join, pattern, read, spawn};
+use super::{Rig, Submits, Time, explore_each, join, pattern, read, spawn};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// What is held is within the budget at all times, and whoever asks for no more than his share gets it.
@@ -41,9 +41,7 @@ fn shares(submits: Submits) {
 
 #[test]
 fn the_budget_holds_and_shares_are_there() {
-    for submits in Submits::ALL {
-        explore(&format!("shares, {submits:?}"), Time::Stands, move || shares(submits));
-    }
+    explore_each("shares", Time::Stands, shares);
 }
 
 /// More is asked for than there is: `OutOfMemory` or memory, and never more than the budget.
@@ -72,9 +70,7 @@ fn too_much(submits: Submits) {
 
 #[test]
 fn more_than_the_budget_is_refused() {
-    for submits in Submits::ALL {
-        explore(&format!("too much, {submits:?}"), Time::Stands, move || too_much(submits));
-    }
+    explore_each("too much", Time::Stands, too_much);
 }
 
 /// Budgets come and go while memory is used.
@@ -106,9 +102,7 @@ fn changing(submits: Submits) {
 
 #[test]
 fn budgets_and_trims_disturb_nobody() {
-    for submits in Submits::ALL {
-        explore(&format!("changing, {submits:?}"), Time::Stands, move || changing(submits));
-    }
+    explore_each("changing", Time::Stands, changing);
 }
 
 /// Two threads free one handle, one reads and views it, and one takes memory of the same size.
@@ -151,9 +145,7 @@ fn one_handle(submits: Submits) {
 
 #[test]
 fn a_handle_is_freed_once_and_used_before() {
-    for submits in Submits::ALL {
-        explore(&format!("one handle, {submits:?}"), Time::Stands, move || one_handle(submits));
-    }
+    explore_each("one handle", Time::Stands, one_handle);
 }
 
 /// One thread exports and imports a buffer that another frees, and a third takes memory of the same size.
@@ -188,7 +180,5 @@ fn shared(submits: Submits) {
 
 #[test]
 fn a_shared_buffer_is_nobody_elses() {
-    for submits in Submits::ALL {
-        explore(&format!("shared, {submits:?}"), Time::Stands, move || shared(submits));
-    }
+    explore_each("shared", Time::Stands, shared);
 }

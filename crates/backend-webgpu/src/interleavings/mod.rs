@@ -11,5 +11,5 @@ mod rig;
 mod transfers;
 mod waits;
 
-use explore::{Time, explore};
+use explore::{Time, explore, explore_each};
 use rig::{Rig, Submits, join, pattern, read, spawn};

@@ -2,7 +2,7 @@
 
 use backend_api::{ComputeBackend, DType};
 
-use super::{Rig, Submits, Time, explore, join, pattern, read, spawn};
+use super::{Rig, Submits, Time, explore_each, join, pattern, read, spawn};
 use crate::transfer::{Readback, StagingRing};
 
 /// Each thread has memory of its own, and bytes for several staging and read-back buffers.
@@ -24,9 +24,7 @@ fn own_memory(submits: Submits) {
 
 #[test]
 fn each_thread_reads_what_it_wrote() {
-    for submits in Submits::ALL {
-        explore(&format!("own memory, {submits:?}"), Time::Stands, move || own_memory(submits));
-    }
+    explore_each("own memory", Time::Stands, own_memory);
 }
 
 /// Threads write their parts of one allocation, with kernels between, and read it all when they have
@@ -52,9 +50,7 @@ fn parts_of_one(submits: Submits) {
 
 #[test]
 fn parts_written_by_threads_are_read_by_all() {
-    for submits in Submits::ALL {
-        explore(&format!("parts of one, {submits:?}"), Time::Stands, move || parts_of_one(submits));
-    }
+    explore_each("parts of one", Time::Stands, parts_of_one);
 }
 
 /// Uploads of more than the ring holds; the ring stays as large as it may be, and all of it comes back.
@@ -80,9 +76,7 @@ fn ring(submits: Submits) {
 
 #[test]
 fn the_ring_is_bounded_and_comes_back() {
-    for submits in Submits::ALL {
-        explore(&format!("ring, {submits:?}"), Time::Stands, move || ring(submits));
-    }
+    explore_each("ring", Time::Stands, ring);
 }
 
 /// One thread reads without blocking while another blocks.
@@ -105,7 +99,5 @@ fn both_ways(submits: Submits) {
 
 #[test]
 fn reads_block_and_are_awaited() {
-    for submits in Submits::ALL {
-        explore(&format!("both ways, {submits:?}"), Time::Stands, move || both_ways(submits));
-    }
+    explore_each("both ways", Time::Stands, both_ways);
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use backend_api::{ComputeBackend, DType, ErrorKind};
 
-use super::{Rig, Submits, Time, explore, join, pattern, read, spawn};
+use super::{Rig, Submits, Time, explore, explore_each, join, pattern, read, spawn};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::transfer::StagingRing;
 
@@ -38,9 +38,7 @@ fn loss(submits: Submits) {
 
 #[test]
 fn after_a_loss_every_call_says_so() {
-    for submits in Submits::ALL {
-        explore(&format!("loss, {submits:?}"), Time::Passes, move || loss(submits));
-    }
+    explore_each("loss", Time::Passes, loss);
 }
 
 /// Calls run out of time among others; afterwards everything works, and all staging buffers are there.

@@ -209,8 +209,10 @@ libs! {
     ATTENTION_FOURS = "attention_fours",
     /// Numbers of rows that share keys.
     ROWS_1 = "rows_1",
-    ROWS_2 = "rows_2",
-    ROWS_4 = "rows_4",
+    ROWS_2 = "rows_2" needs [ROWS_VECTOR],
+    ROWS_4 = "rows_4" needs [ROWS_VECTOR],
+    /// Numbers of several such rows in a vector.
+    ROWS_VECTOR = "rows_vector",
     /// The planes of a quantised matrix.
     QUANT_PLANES = "quant_planes",
     /// Eight quants and their weights.

@@ -16,11 +16,14 @@ pub(crate) struct Use {
     pub(crate) is_scratch: bool,
 }
 
+/// Buffers of one size that are kept, each with when it came.
+type Kept<B> = VecDeque<(u64, B)>;
+
 /// Bytes in use and buffers `B` kept for reuse.
 #[derive(Debug)]
 pub(super) struct Account<B> {
-    /// By size, the longest kept first, each with when it came.
-    free: BTreeMap<usize, VecDeque<(u64, B)>>,
+    /// By size, the longest kept first.
+    free: BTreeMap<usize, Kept<B>>,
     clock: u64,
     pub(super) in_use: usize,
     pub(super) peak: usize,
@@ -58,13 +61,7 @@ impl<B> Account<B> {
 
     /// A kept buffer of this size, the one that came last, whose memory is the likeliest to be in a cache.
     pub(super) fn reuse(&mut self, size: usize) -> Option<B> {
-        let kept = self.free.get_mut(&size)?;
-        let (_, buffer) = kept.pop_back()?;
-        if kept.is_empty() {
-            self.free.remove(&size);
-        }
-        self.pooled -= size;
-        Some(buffer)
+        self.take(size, VecDeque::pop_back)
     }
 
     /// Keeps a buffer for reuse.
@@ -82,20 +79,21 @@ impl<B> Account<B> {
         if in_use.saturating_add(self.pooled) <= bound {
             return None;
         }
-        let age = |(_, kept): &(&usize, &VecDeque<(u64, B)>)| kept.front().map(|&(came, _)| came);
+        let age = |(_, kept): &(&usize, &Kept<B>)| kept.front().map(|&(came, _)| came);
         let size = *self.free.iter().min_by_key(age)?.0;
-        self.pop(size)
+        self.take(size, VecDeque::pop_front)
     }
 
     /// A kept buffer of the largest size.
     pub(super) fn largest(&mut self) -> Option<B> {
         let size = self.largest_size()?;
-        self.pop(size)
+        self.take(size, VecDeque::pop_front)
     }
 
-    fn pop(&mut self, size: usize) -> Option<B> {
+    /// The kept buffer of this size at one end of the row in which they came.
+    fn take(&mut self, size: usize, pop: fn(&mut Kept<B>) -> Option<(u64, B)>) -> Option<B> {
         let kept = self.free.get_mut(&size)?;
-        let (_, buffer) = kept.pop_front()?;
+        let (_, buffer) = pop(kept)?;
         if kept.is_empty() {
             self.free.remove(&size);
         }

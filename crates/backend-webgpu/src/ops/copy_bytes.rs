@@ -6,7 +6,7 @@ use backend_api::{BackendResult, DType};
 use super::copy::copy_words;
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, dim, invocation_grid};
 use crate::recorder::Window;
 use crate::transfer::Readback;
 
@@ -22,8 +22,6 @@ params! {
         bytes: u32,
     }
 }
-
-const WORKGROUP: usize = 256;
 
 /// Bytes of a device copy start and end at multiples of this.
 const WORD: usize = wgpu::COPY_BUFFER_ALIGNMENT as usize;
@@ -108,7 +106,7 @@ pub(crate) fn copy_bytes(
             bytes: dim(op, "bytes", bytes)?,
         };
         let words = (params.dst_byte as usize % 4 + bytes).div_ceil(4);
-        let grid = linear_grid(op, words.div_ceil(WORKGROUP))?;
+        let grid = invocation_grid(op, words)?;
         ctx.launch(op, &Variant::new(&COPY_BYTES, [], []), &[&input], &output, &params, grid)
     })
 }

@@ -7,7 +7,7 @@ use half::f16;
 use super::shared::long_work::{Run, in_parts};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, dim, invocation_grid};
 
 static FILL: KernelSource = kernel!(
     "memory/fill", libs: [GRID],
@@ -21,8 +21,6 @@ params! {
         bytes: u32,
     }
 }
-
-const WORKGROUP: usize = 256;
 
 pub(super) fn variants() -> Vec<Variant> {
     vec![Variant::new(&FILL, [], [])]
@@ -82,7 +80,7 @@ fn fill_part(ctx: &OpContext, op: &'static str, slice: &DeviceSlice, value: u32)
     let output = ctx.output(&words, DType::U32);
     let params =
         Params { value, dst_byte: output.offset * 4 + byte as u32, bytes: dim(op, "bytes", slice.len)? };
-    let grid = linear_grid(op, words.len.div_ceil(4).div_ceil(WORKGROUP))?;
+    let grid = invocation_grid(op, words.len.div_ceil(4))?;
     ctx.launch(op, &Variant::new(&FILL, [], []), &[], &output, &params, grid)
 }
 

@@ -7,7 +7,7 @@ use super::shared::long_work::{Divisible, division, in_parts, middle};
 use crate::device::DeviceProfile;
 use crate::kernels::{Function, KernelSource, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, dim, invocation_grid};
 use crate::recorder::Window;
 
 constants! { struct Constants { vec_width: u32, per_element: bool } }
@@ -31,8 +31,6 @@ params! {
         output: u32,
     }
 }
-
-const WORKGROUP: usize = 256;
 
 pub(super) fn variants() -> Vec<Variant> {
     let kinds = [(1, false), (1, true), (4, false)];
@@ -156,7 +154,7 @@ impl Part {
             indices: indices.offset,
             output: output.offset / vec_width as u32,
         };
-        let grid = linear_grid(op, elements.div_ceil(WORKGROUP))?;
+        let grid = invocation_grid(op, elements)?;
         let variant = variant(dtype, vec_width as u32, per_element);
         ctx.launch(op, &variant, &[&table, &indices], &output, &params, grid)
     }

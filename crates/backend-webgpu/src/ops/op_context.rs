@@ -493,6 +493,17 @@ impl OpContext {
     }
 }
 
+/// Invocations of a workgroup, as most kernels' `@workgroup_size` has them.
+pub(crate) const WORKGROUP: usize = 256;
+
+/// The [`linear_grid`] of so many invocations, in workgroups of [`WORKGROUP`].
+///
+/// # Errors
+/// As [`linear_grid`].
+pub(crate) fn invocation_grid(op: &'static str, invocations: usize) -> BackendResult<[u32; 3]> {
+    linear_grid(op, invocations.div_ceil(WORKGROUP))
+}
+
 /// The grid of `groups` workgroups in a row, folded into a second dimension where there are too many for one;
 /// the kernel unfolds it with `flat_group`.
 ///

@@ -8,7 +8,7 @@ use super::pool_axes::Call;
 use super::pool_tiles::Tiles;
 use super::shared::long_work::{Run, in_parts};
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, dim, invocation_grid};
 use crate::recorder::Window;
 
 constants! {
@@ -68,8 +68,6 @@ params! {
         tile_height: u32,
     }
 }
-
-const WORKGROUP: usize = 256;
 
 /// Bytes of memory that a read from a window, which caches serve, takes as long as.
 pub(super) const READ: f64 = 4.0;
@@ -180,7 +178,7 @@ fn launch(
 ) -> BackendResult<()> {
     in_parts(ctx, op, run, |run| {
         let [first, total] = [dim(op, "elements", run.first)?, dim(op, "elements", run.end)?];
-        let grid = linear_grid(op, run.count().div_ceil(WORKGROUP))?;
+        let grid = invocation_grid(op, run.count())?;
         ctx.launch(op, variant, reads, output, &Params { first, total, ..*params }, grid)
     })
 }

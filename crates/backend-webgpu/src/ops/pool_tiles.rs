@@ -8,7 +8,7 @@ use super::pool::{Constants, Params, READ, params};
 use super::pool_axes::Call;
 use super::shared::long_work::{Run, in_parts};
 use crate::kernels::{KernelSource, Variant, kernel};
-use crate::ops::op_context::{dim, linear_grid};
+use crate::ops::op_context::{WORKGROUP, dim, linear_grid};
 use crate::recorder::Window;
 
 static POOL_BACKWARD_TILES: KernelSource = kernel!(
@@ -18,8 +18,6 @@ static POOL_BACKWARD_TILES: KernelSource = kernel!(
 
 /// Columns of a tile.
 const WIDTH: usize = 64;
-/// Invocations of a workgroup.
-const WORKGROUP: usize = 256;
 /// Rows of a tile.
 const HEIGHTS: [usize; 7] = [32, 28, 24, 20, 16, 12, 8];
 /// Windows that a workgroup has room for.

@@ -7,7 +7,7 @@ use super::shared::long_work::{Run, in_parts};
 use crate::kernels::libs::{CONVERT_F16, GRID, PHILOX};
 use crate::kernels::{Function, KernelSource, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, dim, invocation_grid};
 
 constants! { struct Constants { vec_width: u32, normal: bool, has_offset: bool } }
 
@@ -40,8 +40,6 @@ params! {
         zero: u32,
     }
 }
-
-const WORKGROUP: usize = 256;
 
 /// Elements of a block.
 const BLOCK: usize = 4;
@@ -111,7 +109,7 @@ fn random_part(
     };
     let whole = skip == 0 && desc.n.is_multiple_of(BLOCK) && output.offset.is_multiple_of(4);
     let normal = matches!(desc.distribution, Distribution::Normal { .. });
-    let grid = linear_grid(op, blocks.div_ceil(WORKGROUP))?;
+    let grid = invocation_grid(op, blocks)?;
     let variant = variant(desc.dtype, if whole { 4 } else { 1 }, normal, has_offset);
     ctx.launch(op, &variant, &[&offset], &output, &params, grid)
 }

@@ -4,8 +4,9 @@ use backend_api::desc::MAX_RANK;
 use backend_api::support::{Loop, ReduceLoops};
 use backend_api::{BackendResult, DType};
 
+use super::op_context::WORKGROUP;
 use super::reduction::{Access, Rule};
-use super::shared::row_groups::{RowGroups, SHARE, WORKGROUP};
+use super::shared::row_groups::{RowGroups, SHARE};
 use super::shared::vec_width::VecWidth;
 use crate::context::MAX_GROUPS;
 use crate::ops::op_context::dim;

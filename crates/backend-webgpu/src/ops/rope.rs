@@ -7,7 +7,7 @@ use backend_api::{BackendResult, DType};
 use super::shared::long_work::{Divisible, in_parts, middle};
 use crate::device::DeviceProfile;
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, dim, invocation_grid};
 use crate::recorder::Window;
 
 constants! { struct Constants { in_place: bool, interleaved: bool, has_positions: bool } }
@@ -38,7 +38,6 @@ params! {
     }
 }
 
-const WORKGROUP: usize = 256;
 /// Bytes that are read and written for a pair.
 const BYTES: usize = 24;
 
@@ -176,7 +175,7 @@ impl Part {
             padding: [0; 2],
         };
         let variant = variant([desc.dtype, desc.output_dtype], in_place, desc.style, has_positions);
-        let grid = linear_grid(op, total.div_ceil(WORKGROUP))?;
+        let grid = invocation_grid(op, total)?;
         ctx.launch(op, &variant, &[&input, cos, sin, &positions], &output, &params, grid)
     }
 }

@@ -10,7 +10,7 @@ use super::shared::long_work::{Divisible, in_parts, middle};
 use crate::device::DeviceProfile;
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, dim, invocation_grid};
 use crate::recorder::Window;
 
 constants! { struct Constants { interleaved: bool } }
@@ -46,8 +46,6 @@ params! {
         indices: u32,
     }
 }
-
-const WORKGROUP: usize = 256;
 
 /// Bytes of memory that it takes as long to read as a workgroup takes to compare an index, for an element of its rows.
 const INDEX: f64 = 4.0 / 32.0;
@@ -200,7 +198,7 @@ impl Part {
             positions: self.positions.offset,
             indices: self.indices.offset,
         };
-        let grid = linear_grid(op, total.div_ceil(WORKGROUP))?;
+        let grid = invocation_grid(op, total)?;
         let variant = variant([matrix.dtype, cached.dtype], self.desc.style);
         ctx.launch(op, &variant, &[cos, sin, &self.positions, &self.indices, &qkv], &cache, &params, grid)
     }

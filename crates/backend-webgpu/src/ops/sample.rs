@@ -7,7 +7,7 @@ use super::shared::iterations;
 use super::shared::long_work::{Run, in_parts};
 use super::top_k::{Sort, row_bytes, rows_at_a_time};
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, WORKGROUP, dim, invocation_grid, linear_grid};
 use crate::recorder::Window;
 
 static SAMPLE_LOGITS: KernelSource = kernel!(
@@ -60,7 +60,6 @@ params! {
     }
 }
 
-const WORKGROUP: usize = 256;
 /// Iterations of `tokens/sample` for 256 tokens.
 const ITERATIONS: usize = 24;
 
@@ -147,7 +146,7 @@ impl Draw<'_> {
             y: penalised.offset,
             penalty,
         };
-        let grid = linear_grid(op, (rows * columns).div_ceil(WORKGROUP))?;
+        let grid = invocation_grid(op, rows * columns)?;
         let reads = [&logits, &window];
         ctx.launch(op, &logits_variant(desc.dtype), &reads, &penalised, &params, grid)?;
 

@@ -8,7 +8,7 @@ use super::shared::long_work::{Divisible, Run, in_parts, middle, require_end};
 use crate::device::DeviceProfile;
 use crate::kernels::libs::CONVERT_F16;
 use crate::kernels::{Function, KernelSource, Lib, Variant, constants, kernel, params};
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, dim, invocation_grid};
 use crate::recorder::Window;
 
 static SCATTER: KernelSource = kernel!(
@@ -48,8 +48,6 @@ params! {
         table: u32,
     }
 }
-
-const WORKGROUP: usize = 256;
 
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
@@ -311,7 +309,7 @@ impl Part {
             source: source.1,
             table: table.1,
         };
-        let grid = linear_grid(op, (self.end - self.first).div_ceil(WORKGROUP))?;
+        let grid = invocation_grid(op, self.end - self.first)?;
         let types = [dtype, source_dtype];
         let op_of = self.desc.op;
         let variant = match (self.by_source, self.by_element) {

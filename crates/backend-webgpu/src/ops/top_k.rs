@@ -11,7 +11,7 @@ use super::shared::long_work::{Run, in_parts};
 use crate::kernels::libs::{SORT_FROM_ENTRIES, SORT_FROM_F16, SORT_FROM_F32, SORT_FROM_I32, SORT_FROM_U32};
 use crate::kernels::{KernelSource, Lib, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, dim, invocation_grid, linear_grid};
 use crate::recorder::Window;
 
 constants! { struct Constants { indices: bool } }
@@ -62,8 +62,6 @@ params! {
 const CHUNK: usize = 1024;
 /// Entries kept of a chunk up to which sorting what is kept beats merging.
 const FEW: usize = CHUNK / 2;
-/// Invocations of a workgroup.
-const WORKGROUP: usize = 256;
 /// Bytes of an entry.
 const ENTRY: usize = 8;
 /// Entries of the rows that are sorted at a time, which bounds the scratch memory.
@@ -245,7 +243,7 @@ impl Sort<'_> {
             x: from.offset,
             y: to.offset,
         };
-        let grid = linear_grid(op, (rows * row_kept).div_ceil(WORKGROUP))?;
+        let grid = invocation_grid(op, rows * row_kept)?;
         ctx.launch(op, &merge_variant(indices), &[from], to, &params, grid)
     }
 }

@@ -133,11 +133,14 @@ mod tests {
     use super::*;
     use crate::WebGpuBackend;
 
+    fn ring_of_short_buffers(device: &GuardedDevice) -> StagingRing {
+        StagingRing { chunk: 64, ..StagingRing::new(device) }
+    }
+
     #[test]
     fn writes_fill_a_buffer_before_the_next_one_is_taken() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
-        let mut ring = StagingRing::new(backend.guarded_device());
-        ring.chunk = 64;
+        let mut ring = ring_of_short_buffers(backend.guarded_device());
         let mut write = |len: usize| ring.write("test", &vec![1; len]).unwrap().unwrap();
         let (first, start) = write(12);
         let usage = wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC;
@@ -155,8 +158,7 @@ mod tests {
     fn buffers_come_back_when_their_batch_has_finished() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
         let device = backend.guarded_device();
-        let mut ring = StagingRing::new(device);
-        ring.chunk = 64;
+        let mut ring = ring_of_short_buffers(device);
         let fill = |ring: &mut StagingRing| {
             (0..100).take_while(|_| ring.write("test", &[1; 64]).unwrap().is_some()).count()
         };
@@ -173,8 +175,7 @@ mod tests {
     fn a_buffer_that_cannot_be_mapped_again_makes_room_for_another() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
         let device = backend.guarded_device();
-        let mut ring = StagingRing::new(device);
-        ring.chunk = 64;
+        let mut ring = ring_of_short_buffers(device);
         let written = [(); 2].map(|()| ring.write("test", &[1; 64]).unwrap().is_some());
         assert_eq!((written, ring.bytes()), ([true; 2], 2 * 64));
         let used = ring.close();

@@ -8,7 +8,8 @@ use backend_api::desc::{
 
 use super::expect::{OVERFLOW, SHAPE, at_least, dtype, multiple, too_small};
 use super::operation::Change;
-use super::{Handles, Operation, Role, Slot, window};
+use super::window::{self, Windowed};
+use super::{Handles, Operation, Role, Slot};
 use DType::{F16, F32, I32, U32};
 
 const BIG: usize = 1 << 62;
@@ -46,20 +47,23 @@ macro_rules! shaped {
 shaped!(ConvDesc, ConvTransposeDesc, ConvBackwardDataDesc, ConvBackwardFilterDesc);
 
 /// What is wrong for every operation.
-fn geometry<D: Shaped>(op: &'static str) -> Vec<Change<D>> {
-    vec![
+fn geometry<D: Shaped + Windowed>(op: &'static str) -> Vec<Change<D>> {
+    let mut changes: Vec<Change<D>> = vec![
         ("no groups", at_least(op, "groups", 1, 0), |d| d.shape().groups = 0),
         ("three groups", multiple(op, "number of channels", 3, 4), |d| d.shape().groups = 3),
         ("five filters", multiple(op, "number of filters", 2, 5), |d| d.shape().filters = 5),
         ("2^62 images", OVERFLOW, |d| d.shape().batch = BIG),
         ("2^62 channels", OVERFLOW, |d| d.shape().channels = BIG),
         ("2^62 filters", OVERFLOW, |d| d.shape().filters = BIG),
-    ]
+    ];
+    changes.extend(window::changes(op));
+    changes
 }
 
 /// What is wrong where the image read is the convolution's.
-fn reading<D: Shaped>(op: &'static str) -> Vec<Change<D>> {
-    vec![
+fn reading<D: Shaped + Windowed>(op: &'static str) -> Vec<Change<D>> {
+    let mut changes = geometry(op);
+    let of_input: [Change<D>; 3] = [
         ("filter higher than the input", at_least(op, "padded input", 7, 6), |d| {
             d.shape().window.size = [7, 2];
         }),
@@ -67,7 +71,9 @@ fn reading<D: Shaped>(op: &'static str) -> Vec<Change<D>> {
             (d.shape().window.dilation, d.shape().window.after) = ([1, 8], [0, 1]);
         }),
         ("input without rows", at_least(op, "padded input", 3, 0), |d| d.shape().input = [0, 6]),
-    ]
+    ];
+    changes.extend(of_input);
+    changes
 }
 
 fn slots(element: DType, [input, filter, output]: [(&'static str, Role); 3]) -> [Slot; 3] {
@@ -84,7 +90,7 @@ fn forward(element: DType) -> Operation {
     let [input, filter, output] = slots(element, roles);
     let bias = Slot::new("bias", Role::Input, element, 4);
     let good = move |h: &Handles| ConvDesc::new(element, h[0], h[1], h[2], extents()).with_bias(h[3]);
-    let changes: Vec<Change<ConvDesc>> = vec![
+    let mut changes: Vec<Change<ConvDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
         ("an image more", too_small(op, "input", INPUT * bytes, INPUT / 2 * 3 * bytes), |d| {
@@ -100,11 +106,9 @@ fn forward(element: DType) -> Operation {
             d.shape.window.after = [3, 0];
         }),
     ];
+    changes.extend(reading(op));
     Operation::of(op, vec![input, filter, output, bias], 13.0, good, |b, _, d| b.conv2d(d), changes)
         .variant(element)
-        .broken(good, |b, _, d| b.conv2d(d), geometry(op))
-        .broken(good, |b, _, d| b.conv2d(d), window::changes(op))
-        .broken(good, |b, _, d| b.conv2d(d), reading(op))
 }
 
 fn transpose(element: DType) -> Operation {
@@ -114,7 +118,7 @@ fn transpose(element: DType) -> Operation {
     let bias = Slot::new("bias", Role::Input, element, 4);
     let of = ConvShape::new(ImageShape::nchw([2, 4, 2, 3]), 4, extents().window).with_groups(2);
     let good = move |h: &Handles| ConvTransposeDesc::new(element, h[0], h[1], h[2], of).with_bias(h[3]);
-    let changes: Vec<Change<ConvTransposeDesc>> = vec![
+    let mut changes: Vec<Change<ConvTransposeDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
         ("an image more", too_small(op, "input", OUTPUT * bytes, OUTPUT / 2 * 3 * bytes), |d| {
@@ -134,10 +138,9 @@ fn transpose(element: DType) -> Operation {
         }),
         ("usize::MAX rows", OVERFLOW, |d| d.shape.input = [usize::MAX, 3]),
     ];
+    changes.extend(geometry(op));
     Operation::of(op, vec![input, filter, output, bias], 3.0, good, |b, _, d| b.conv_transpose2d(d), changes)
         .variant(element)
-        .broken(good, |b, _, d| b.conv_transpose2d(d), geometry(op))
-        .broken(good, |b, _, d| b.conv_transpose2d(d), window::changes(op))
 }
 
 fn backward_data(element: DType) -> Operation {
@@ -145,7 +148,7 @@ fn backward_data(element: DType) -> Operation {
     let roles = [("grad_input", Role::Output), ("filter", Role::Input), ("grad_output", Role::Input)];
     let [grad_input, filter, grad_output] = slots(element, roles);
     let good = move |h: &Handles| ConvBackwardDataDesc::new(element, h[0], h[1], h[2], extents());
-    let changes: Vec<Change<ConvBackwardDataDesc>> = vec![
+    let mut changes: Vec<Change<ConvBackwardDataDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("an image more", too_small(op, "grad_output", OUTPUT * bytes, OUTPUT / 2 * 3 * bytes), |d| {
             d.shape.batch = 3;
@@ -158,12 +161,9 @@ fn backward_data(element: DType) -> Operation {
             },
         ),
     ];
+    changes.extend(reading(op));
     let slots = vec![filter, grad_output, grad_input];
-    Operation::of(op, slots, 2.0, good, |b, _, d| b.conv2d_backward_data(d), changes)
-        .variant(element)
-        .broken(good, |b, _, d| b.conv2d_backward_data(d), geometry(op))
-        .broken(good, |b, _, d| b.conv2d_backward_data(d), window::changes(op))
-        .broken(good, |b, _, d| b.conv2d_backward_data(d), reading(op))
+    Operation::of(op, slots, 2.0, good, |b, _, d| b.conv2d_backward_data(d), changes).variant(element)
 }
 
 fn backward_filter(element: DType) -> Operation {
@@ -171,17 +171,14 @@ fn backward_filter(element: DType) -> Operation {
     let roles = [("input", Role::Input), ("grad_filter", Role::Output), ("grad_output", Role::Input)];
     let [input, grad_filter, grad_output] = slots(element, roles);
     let good = move |h: &Handles| ConvBackwardFilterDesc::new(element, h[0], h[1], h[2], extents());
-    let changes: Vec<Change<ConvBackwardFilterDesc>> = vec![
+    let mut changes: Vec<Change<ConvBackwardFilterDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("an image more", too_small(op, "input", INPUT * bytes, INPUT / 2 * 3 * bytes), |d| {
             d.shape.batch = 3;
         }),
         ("windows beside each other", SHAPE, |d| d.shape.window.dilation = [6, 6]),
     ];
+    changes.extend(reading(op));
     let slots = vec![input, grad_output, grad_filter];
-    Operation::of(op, slots, 12.0, good, |b, _, d| b.conv2d_backward_filter(d), changes)
-        .variant(element)
-        .broken(good, |b, _, d| b.conv2d_backward_filter(d), geometry(op))
-        .broken(good, |b, _, d| b.conv2d_backward_filter(d), window::changes(op))
-        .broken(good, |b, _, d| b.conv2d_backward_filter(d), reading(op))
+    Operation::of(op, slots, 12.0, good, |b, _, d| b.conv2d_backward_filter(d), changes).variant(element)
 }

@@ -39,22 +39,21 @@ fn of_handle(op: &'static str, call: fn(&dyn ComputeBackend, u64) -> BackendResu
         .bad("memory", INVALID, move |b, h| call(b, h[0]))
         .bad("freed memory", INVALID, move |b, h| call(b, h.freed))
         .bad("another backend's memory", INVALID, move |b, h| call(b, h.foreign))
-        .bad("a freed graph", INVALID, move |b, h| {
-            let mut freed = 0;
-            with_graph(b, h, |graph| {
-                freed = graph;
-                Ok(())
-            })?;
-            call(b, freed)
-        })
+        .bad("a freed graph", INVALID, move |b, h| call(b, freed_graph(b, h)?))
         .bad("a freed graph, its slot in use again", INVALID, move |b, h| {
-            let mut freed = 0;
-            with_graph(b, h, |graph| {
-                freed = graph;
-                Ok(())
-            })?;
+            let freed = freed_graph(b, h)?;
             with_graph(b, h, |_| call(b, freed))
         })
+}
+
+/// The handle of a graph that there was.
+fn freed_graph(b: &dyn ComputeBackend, h: &Handles) -> BackendResult<u64> {
+    let mut freed = 0;
+    with_graph(b, h, |graph| {
+        freed = graph;
+        Ok(())
+    })?;
+    Ok(freed)
 }
 
 /// A graph where memory is expected.

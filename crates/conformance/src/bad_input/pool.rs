@@ -5,7 +5,8 @@ use backend_api::desc::{ImageShape, PoolBackwardDesc, PoolDesc, PoolOp, PoolShap
 
 use super::expect::{OVERFLOW, at_least, at_most, dtype, too_small};
 use super::operation::Change;
-use super::{Handles, Operation, Role, Slot, window};
+use super::window::{self, Windowed};
+use super::{Handles, Operation, Role, Slot};
 use DType::{F16, F32, I32, U32};
 
 const BIG: usize = 1 << 62;
@@ -39,8 +40,8 @@ impl Shaped for PoolBackwardDesc {
     }
 }
 
-fn geometry<D: Shaped>(op: &'static str) -> Vec<Change<D>> {
-    vec![
+fn geometry<D: Shaped + Windowed>(op: &'static str) -> Vec<Change<D>> {
+    let mut changes: Vec<Change<D>> = vec![
         ("window higher than the input", at_least(op, "padded input", 7, 6), |d| {
             d.shape().window.size = [7, 2];
         }),
@@ -58,7 +59,9 @@ fn geometry<D: Shaped>(op: &'static str) -> Vec<Change<D>> {
         }),
         ("2^62 images", OVERFLOW, |d| d.shape().batch = BIG),
         ("2^62 channels", OVERFLOW, |d| d.shape().channels = BIG),
-    ]
+    ];
+    changes.extend(window::changes(op));
+    changes
 }
 
 fn forward(element: DType, pool: PoolOp) -> Operation {
@@ -68,7 +71,7 @@ fn forward(element: DType, pool: PoolOp) -> Operation {
         Slot::new("output", Role::Output, element, OUTPUT),
     ];
     let good = move |h: &Handles| PoolDesc::new(pool, element, h[0], h[1], extents());
-    let changes: Vec<Change<PoolDesc>> = vec![
+    let mut changes: Vec<Change<PoolDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
         ("an image more", too_small(op, "input", INPUT * bytes, INPUT / 2 * 3 * bytes), |d| {
@@ -78,10 +81,9 @@ fn forward(element: DType, pool: PoolOp) -> Operation {
             (d.shape.window.before, d.shape.output) = ([1, 0], [3, 2]);
         }),
     ];
+    changes.extend(geometry(op));
     Operation::of(op, slots, 1.0, good, |b, _, d| b.pool2d(d), changes)
         .variant(format_args!("{} {element}", pool.name()))
-        .broken(good, |b, _, d| b.pool2d(d), geometry(op))
-        .broken(good, |b, _, d| b.pool2d(d), window::changes(op))
 }
 
 fn backward(element: DType) -> Operation {
@@ -113,8 +115,9 @@ fn backward(element: DType) -> Operation {
         let pooling = PoolDesc::new(PoolOp::Max, element, h[0], 0, extents());
         PoolBackwardDesc::of(&pooling, h[1], h[2])
     };
-    Operation::of(op, slots, 1.0, good, |b, _, d| b.pool2d_backward(d), changes)
-        .variant(element)
-        .broken(beside, |b, _, d| b.pool2d_backward(d), geometry(op))
-        .broken(beside, |b, _, d| b.pool2d_backward(d), window::changes(op))
+    Operation::of(op, slots, 1.0, good, |b, _, d| b.pool2d_backward(d), changes).variant(element).broken(
+        beside,
+        |b, _, d| b.pool2d_backward(d),
+        geometry(op),
+    )
 }

@@ -6,7 +6,7 @@ use super::gemm::{SCALES, TRANSPOSES};
 use crate::case::Case;
 use crate::data::Data;
 use crate::grid::pairwise;
-use crate::oracle::product::{Element, Stored, scales_exactly};
+use crate::oracle::product::{Element, Stored, scales_exactly, wanted_products};
 use crate::rng::Rng;
 use crate::trial::Trial;
 
@@ -84,19 +84,9 @@ impl Batch {
             0.0 => vec![f64::NAN; count],
             _ => values(count),
         });
-        let mut wants = Vec::new();
-        for i in 0..count * m * n {
-            let (at, i, j) = (i / n / m, i / n % m, i % n);
-            let element = Element {
-                alpha,
-                beta,
-                c: c.at(at, i, j),
-                exact: self.data == Data::Integers && scales_exactly(DType::F32, alpha, beta),
-                ..Element::PLAIN
-            };
-            let terms = (0..k).map(|p| (a.at(at, i, p), b.at(at, p, j)));
-            wants.push((c.index(at, i, j), element.want(terms)));
-        }
+        let exact = self.data == Data::Integers && scales_exactly(DType::F32, alpha, beta);
+        let element = Element { alpha, beta, exact, ..Element::PLAIN };
+        let wants = wanted_products([&a, &b, &c], (self.shape, count), |_, _| element);
         let (lda, ldb, ldc) = (a.ld, b.ld, c.ld);
         let strides = [a.batch_stride, b.batch_stride, c.batch_stride];
         let mut trial = Trial::new();

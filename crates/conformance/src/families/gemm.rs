@@ -5,7 +5,7 @@ use backend_api::{BackendTranspose, DType};
 use crate::case::Case;
 use crate::data::Data;
 use crate::grid::pairwise;
-use crate::oracle::product::{Element, Stored, scales_exactly};
+use crate::oracle::product::{Element, Stored, scales_exactly, wanted_products};
 use crate::rng::Rng;
 use crate::trial::Trial;
 
@@ -98,19 +98,9 @@ impl Product {
             0.0 => vec![f64::NAN; count],
             _ => values(count),
         });
-        let wants = (0..m * n).map(|i| {
-            let (i, j) = (i / n, i % n);
-            let element = Element {
-                alpha,
-                beta,
-                c: c.at(0, i, j),
-                exact: self.data == Data::Integers && scales_exactly(DType::F32, alpha, beta),
-                ..Element::PLAIN
-            };
-            let want = element.want((0..k).map(|p| (a.at(0, i, p), b.at(0, p, j))));
-            (c.index(0, i, j), want)
-        });
-        let wants = wants.collect();
+        let exact = self.data == Data::Integers && scales_exactly(DType::F32, alpha, beta);
+        let element = Element { alpha, beta, exact, ..Element::PLAIN };
+        let wants = wanted_products([&a, &b, &c], (self.shape, 1), |_, _| element);
         let (lda, ldb, ldc) = (a.ld, b.ld, c.ld);
         let mut trial = Trial::new();
         trial.input("a", DType::F32, &a.data);

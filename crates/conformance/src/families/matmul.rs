@@ -7,7 +7,7 @@ use super::gemm::{SCALES, TRANSPOSES};
 use crate::case::Case;
 use crate::data::Data;
 use crate::grid::pairwise;
-use crate::oracle::product::{Element, Stored, scales_exactly};
+use crate::oracle::product::{Element, Stored, scales_exactly, wanted_products};
 use crate::rng::Rng;
 use crate::trial::Trial;
 
@@ -228,25 +228,19 @@ impl Product {
             BiasAxis::Column => (axis, values(c_type, n)),
             BiasAxis::Row => (axis, values(c_type, m)),
         });
-        let mut wants = Vec::new();
-        for i in 0..batch * m * n {
-            let (at, i, j) = (i / n / m, i / n % m, i % n);
-            let element = Element {
-                alpha,
-                beta,
-                c: c.at(at, i, j),
-                bias: bias.as_ref().map(|(axis, bias)| match axis {
-                    BiasAxis::Column => bias[j],
-                    BiasAxis::Row => bias[i],
-                }),
-                activation: self.activation,
-                exact: self.data == Data::Integers && scales_exactly(F32, alpha, beta),
-                // As the mode's documentation states it.
-                term_error: if emulated { 2f64.powi(-20) } else { 0.0 },
-            };
-            let terms = (0..k).map(|p| (a.at(at, i, p), b.at(at, p, j)));
-            wants.push((c.index(at, i, j), element.want(terms)));
-        }
+        let wants = wanted_products([&a, &b, &c], (self.shape, batch), |i, j| Element {
+            alpha,
+            beta,
+            bias: bias.as_ref().map(|(axis, bias)| match axis {
+                BiasAxis::Column => bias[j],
+                BiasAxis::Row => bias[i],
+            }),
+            activation: self.activation,
+            exact: self.data == Data::Integers && scales_exactly(F32, alpha, beta),
+            // As the mode's documentation states it.
+            term_error: if emulated { 2f64.powi(-20) } else { 0.0 },
+            ..Element::PLAIN
+        });
         let matrix = |ptr, dtype, stored: &Stored| {
             Matrix::new(ptr, dtype, stored.ld).with_batch_stride(stored.batch_stride)
         };

@@ -129,6 +129,22 @@ impl Stored {
     }
 }
 
+/// What every element of C should be, with its place there, for a batch of products of `[m, n, k]`. `element` has what a
+/// row and a column of them are made of besides A, B and the previous C.
+pub(crate) fn wanted_products(
+    [a, b, c]: [&Stored; 3],
+    ([m, n, k], batch): ([usize; 3], usize),
+    element: impl Fn(usize, usize) -> Element,
+) -> Vec<(usize, Want)> {
+    let want = |number: usize| {
+        let (at, i, j) = (number / n / m, number / n % m, number % n);
+        let element = Element { c: c.at(at, i, j), ..element(i, j) };
+        let terms = (0..k).map(|p| (a.at(at, i, p), b.at(at, p, j)));
+        (c.index(at, i, j), element.want(terms))
+    };
+    (0..batch * m * n).map(want).collect()
+}
+
 /// Whether sums of products of this type of small integers are exact however they are scaled by these
 /// factors.
 pub(crate) fn scales_exactly(dtype: DType, alpha: f64, beta: f64) -> bool {

@@ -22,18 +22,27 @@ pub(super) const PROFILING_VERSION: u32 = 25;
 /// A function that isn't called or not provided.
 pub(super) type Unused = Option<unsafe extern "system" fn()>;
 
-/// `OrtMemoryDevice`: where a tensor lies.
-#[derive(Debug)]
-#[repr(C)]
-pub(super) struct MemoryDevice {
-    _opaque: [u8; 0],
+/// Types of which ONNX Runtime tells nothing but addresses.
+macro_rules! opaque {
+    ($($(#[$doc:meta])+ $name:ident;)+) => {
+        $($(#[$doc])+
+        #[derive(Debug)]
+        #[repr(C)]
+        pub(super) struct $name {
+            _opaque: [u8; 0],
+        })+
+    };
 }
 
-/// `OrtEpGraphSupportInfo`: collects the nodes that a provider takes.
-#[derive(Debug)]
-#[repr(C)]
-pub(super) struct GraphSupportInfo {
-    _opaque: [u8; 0],
+opaque! {
+    /// `OrtMemoryDevice`: where a tensor lies.
+    MemoryDevice;
+    /// `OrtEpGraphSupportInfo`: collects the nodes that a provider takes.
+    GraphSupportInfo;
+    /// `OrtProfilingEvent`.
+    ProfilingEvent;
+    /// `OrtProfilingEventsContainer`: the profile that events are added to.
+    ProfilingEventsContainer;
 }
 
 /// `OrtEpApi`: functions for providers.
@@ -110,20 +119,6 @@ const _: () = {
 #[repr(C)]
 pub(super) enum ProfilingEventCategory {
     Kernel = 2,
-}
-
-/// `OrtProfilingEvent`.
-#[derive(Debug)]
-#[repr(C)]
-pub(super) struct ProfilingEvent {
-    _opaque: [u8; 0],
-}
-
-/// `OrtProfilingEventsContainer`: the profile that events are added to.
-#[derive(Debug)]
-#[repr(C)]
-pub(super) struct ProfilingEventsContainer {
-    _opaque: [u8; 0],
 }
 
 /// `OrtEpProfilerImpl`: collects the provider's events.

@@ -10,7 +10,7 @@ use super::pieces::{Pieces, ROWS};
 use super::plan::FEW_QUERIES_OF_BLOCKS;
 use super::split;
 use crate::kernels::{KernelSource, Variant, kernel, params};
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, dim, invocation_grid};
 use crate::ops::shared::long_work::Divisible as _;
 use crate::recorder::Window;
 
@@ -38,8 +38,6 @@ params! {
         elements: u32,
     }
 }
-
-const WORKGROUP: usize = 256;
 
 pub(super) fn variants() -> Vec<Variant> {
     [DType::F32, DType::F16].map(variant).into()
@@ -137,7 +135,7 @@ fn dequantized(
         by_token: stride(desc.seq_kv, layout.token)?,
         elements: scratch.offset,
     };
-    let grid = linear_grid(op, (elements / 4).div_ceil(WORKGROUP))?;
+    let grid = invocation_grid(op, elements / 4)?;
     ctx.launch(op, &variant(desc.dtype), &[blocks], &scratch, &params, grid)?;
     Ok(scratch)
 }

@@ -6,7 +6,7 @@ use backend_api::desc::AttentionDesc;
 use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType};
 
-use super::{Params, Windows, fragments, params, self_test};
+use super::{Params, Problem, Windows, fragments, params, self_test};
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Variant, kernel, native};
 use crate::ops::has_room;
 use crate::ops::op_context::{OpContext, linear_grid};
@@ -186,16 +186,11 @@ pub(super) fn variants() -> Vec<Variant> {
     CooperativeTile::ALL.map(CooperativeTile::variant).into()
 }
 
-pub(super) fn run(
-    ctx: &OpContext,
-    op: &'static str,
-    desc: &AttentionDesc,
-    windows: &Windows,
-    tile: CooperativeTile,
-) -> BackendResult<()> {
+pub(super) fn run(problem: Problem<'_>, tile: CooperativeTile) -> BackendResult<()> {
+    let Problem { ctx, op, desc, windows } = problem;
     let blocks = desc.seq_q.div_ceil(tile.queries());
     let tiles = checked_product(op, "tiles", &[blocks, desc.heads, desc.batch])?;
-    let params = params(op, desc, windows, tiles, 1)?;
+    let params = params(problem, tiles, 1)?;
     let Windows { q, k, v, mask, lengths, sinks, lse, o, .. } = windows;
     let inputs = [q, k, v, mask, lengths, sinks, lse];
     ctx.launch(op, &tile.variant(), &inputs, o, &params, linear_grid(op, tiles)?)

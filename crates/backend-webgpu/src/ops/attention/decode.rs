@@ -9,49 +9,46 @@ use backend_api::{BackendError, BackendResult};
 
 use super::pieces::{Output, Pieces, ROWS};
 use super::plan::Plan;
-use super::{Params, Types, Windows, every_types, fixup, types};
+use super::{Params, Problem, Types, every_types, fixup, types};
 use crate::kernels::libs::{
-    ATTENTION_FIXUP_ROWS, ATTENTION_OUTPUTS, ATTENTION_PARTS, ROWS_1, ROWS_2, ROWS_4,
+    ATTENTION, ATTENTION_FIXUP_ROWS, ATTENTION_LOADS, ATTENTION_OUTPUTS, ATTENTION_PARTS, ATTENTION_PIECES,
+    ATTENTION_Q8_0, ATTENTION_ROWS, ATTENTION_SINKS, ATTENTION_WIDE, ROWS_1, ROWS_2, ROWS_4,
 };
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
 use crate::ops::has_room;
 use crate::ops::op_context::OpContext;
 
-const DECODE_ROWS: KernelSource = KernelSource {
-    subgroups: true,
-    ..kernel!(
-        native "attention/decode",
-        libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_WIDE, ATTENTION_LOADS, ATTENTION_ROWS, ATTENTION_SINKS],
-        types: ["T", "M"],
-        constants: ["SUBGROUP", "SUBGROUPS", "LANES", "HALF_Q", "HALF_KV", "PAGED"],
-        reads: 6,
-        writes: 1,
-        params: Params,
-    )
-};
-
 /// The file with parts of rows as its output.
-pub(super) static DECODE: KernelSource = DECODE_ROWS;
+pub(super) static DECODE: KernelSource = decode_source(FLOATS);
 
 /// The file with outputs: of whole rows, with the logarithms of their sums, or beside the parts of rows.
-static DECODE_WHOLE: KernelSource = KernelSource { writes: 2, ..DECODE_ROWS };
+static DECODE_WHOLE: KernelSource = KernelSource { writes: 2, ..decode_source(FLOATS) };
 
 /// The files for keys and values of Q8_0, with parts of rows and with outputs.
-static DECODE_BLOCKS: KernelSource = DECODE_ROWS_OF_BLOCKS;
-static DECODE_WHOLE_OF_BLOCKS: KernelSource = KernelSource { writes: 2, ..DECODE_ROWS_OF_BLOCKS };
+static DECODE_BLOCKS: KernelSource = decode_source(BLOCKS);
+static DECODE_WHOLE_OF_BLOCKS: KernelSource = KernelSource { writes: 2, ..decode_source(BLOCKS) };
 
-const DECODE_ROWS_OF_BLOCKS: KernelSource = KernelSource {
-    subgroups: true,
-    ..kernel!(
-        native "attention/decode",
-        libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_Q8_0, ATTENTION_LOADS, ATTENTION_ROWS, ATTENTION_SINKS],
-        types: ["T", "M"],
-        constants: ["SUBGROUP", "SUBGROUPS", "LANES", "HALF_Q", "HALF_KV", "PAGED"],
-        reads: 6,
-        writes: 1,
-        params: Params,
-    )
-};
+/// The helper files for keys and values of floating-point numbers and of Q8_0.
+const FLOATS: &[Lib] =
+    &[ATTENTION, ATTENTION_PIECES, ATTENTION_WIDE, ATTENTION_LOADS, ATTENTION_ROWS, ATTENTION_SINKS];
+const BLOCKS: &[Lib] =
+    &[ATTENTION, ATTENTION_PIECES, ATTENTION_Q8_0, ATTENTION_LOADS, ATTENTION_ROWS, ATTENTION_SINKS];
+
+const fn decode_source(libs: &'static [Lib]) -> KernelSource {
+    KernelSource {
+        libs,
+        subgroups: true,
+        ..kernel!(
+            native "attention/decode",
+            libs: [],
+            types: ["T", "M"],
+            constants: ["SUBGROUP", "SUBGROUPS", "LANES", "HALF_Q", "HALF_KV", "PAGED"],
+            reads: 6,
+            writes: 1,
+            params: Params,
+        )
+    }
+}
 
 /// The helper files for so many rows and what becomes of them.
 const fn libs(rows: usize, output: Output) -> &'static [Lib] {
@@ -202,14 +199,8 @@ pub(super) fn has_few_keys(ctx: &OpContext, desc: &AttentionDesc, workgroup: Wor
     Tile::find(workgroup, ctx.gpu().subgroup, desc).is_some_and(|tile| desc.seq_kv <= tile.few_keys())
 }
 
-pub(super) fn run(
-    ctx: &OpContext,
-    op: &'static str,
-    desc: &AttentionDesc,
-    windows: &Windows,
-    plan: &Plan,
-    workgroup: Workgroup,
-) -> BackendResult<()> {
+pub(super) fn run(problem: Problem<'_>, plan: &Plan, workgroup: Workgroup) -> BackendResult<()> {
+    let Problem { ctx, op, desc, .. } = problem;
     let Some(tile) = Tile::find(workgroup, ctx.gpu().subgroup, desc) else {
         return Err(BackendError::Unsupported { op, need: "subgroups of 8 or 32".to_owned() });
     };
@@ -221,7 +212,7 @@ pub(super) fn run(
         true => Output::FixedUp,
         false => Output::Parts,
     };
-    pieces.run(ctx, op, desc, windows, &tile.variant(types(desc), output), output)
+    pieces.run(problem, &tile.variant(types(desc), output), output)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use backend_api::{BackendResult, DType};
 
 use super::pieces::{Output, Pieces};
 use super::plan::Plan;
-use super::{Params, Windows, decode_fragments, fixup, self_test};
+use super::{Params, Problem, decode_fragments, fixup, self_test};
 use crate::kernels::libs::{ATTENTION_FIXUP, ATTENTION_FOURS, ATTENTION_PARTS_FOURS};
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Variant, kernel, native};
 use crate::ops::has_room;
@@ -122,16 +122,9 @@ pub(super) fn variants() -> Vec<Variant> {
     outputs.into_iter().flat_map(|output| Tile::ALL.map(|tile| tile.variant(output))).collect()
 }
 
-pub(super) fn run(
-    ctx: &OpContext,
-    op: &'static str,
-    desc: &AttentionDesc,
-    windows: &Windows,
-    plan: &Plan,
-    tile: Tile,
-) -> BackendResult<()> {
+pub(super) fn run(problem: Problem<'_>, plan: &Plan, tile: Tile) -> BackendResult<()> {
     let output = if plan.fixup { Output::FixedUp } else { Output::Parts };
-    tile.pieces(desc, plan.splits).run(ctx, op, desc, windows, &tile.variant(output), output)
+    tile.pieces(problem.desc, plan.splits).run(problem, &tile.variant(output), output)
 }
 
 #[cfg(test)]

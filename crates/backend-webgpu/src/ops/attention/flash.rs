@@ -7,13 +7,14 @@ use backend_api::support::checked_product;
 use backend_api::{BackendError, BackendResult, DType};
 
 use super::pieces::{combine, parts, seen_keys};
-use super::{FLOATS, Params, Types, Windows, params, types};
+use super::plan::Plan;
+use super::{FLOATS, Params, Problem, Types, Windows, params, types};
 use crate::context::MAX_GROUPS;
 use crate::device::h200;
 use crate::kernels::libs::{ATTENTION_NARROW, ATTENTION_WIDE};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
 use crate::ops::has_room;
-use crate::ops::op_context::{OpContext, linear_grid};
+use crate::ops::op_context::linear_grid;
 use crate::ops::shared::iterations;
 
 pub(super) static FLASH: KernelSource = kernel!(
@@ -224,14 +225,8 @@ pub(super) fn variants() -> Vec<Variant> {
     variants
 }
 
-pub(super) fn run(
-    ctx: &OpContext,
-    op: &'static str,
-    desc: &AttentionDesc,
-    windows: &Windows,
-    plan: &super::Plan,
-    tile: FlashTile,
-) -> BackendResult<()> {
+pub(super) fn run(problem: Problem<'_>, plan: &Plan, tile: FlashTile) -> BackendResult<()> {
+    let Problem { ctx, op, desc, windows } = problem;
     let blocks = desc.seq_q.div_ceil(tile.queries());
     let tiles = checked_product(op, "tiles", &[blocks, desc.heads, desc.batch])?;
     let wanted = tile.pieces(desc, plan.splits);
@@ -242,20 +237,20 @@ pub(super) fn run(
     // Without room for parts, the keys stay in one piece, where the device's loops may take so many.
     let parts = match wanted {
         1 => None,
-        _ => match parts(ctx, op, desc, wanted) {
+        _ => match parts(problem, wanted) {
             Err(BackendError::OutOfMemory { .. }) if is_short() => None,
             parts => Some(parts?),
         },
     };
     let pieces = if parts.is_some() { wanted } else { 1 };
-    let params = params(op, desc, windows, tiles, pieces)?;
+    let params = params(problem, tiles, pieces)?;
     let grid = linear_grid(op, checked_product(op, "tiles", &[tiles, pieces])?)?;
     let Windows { q, k, v, mask, lengths, sinks, lse, o, .. } = windows;
     let inputs = [q, k, v, mask, lengths, sinks, lse];
     let variant = tile.variant(types(desc), plan.wide, pieces > 1);
     let Some(parts) = parts else { return ctx.launch(op, &variant, &inputs, o, &params, grid) };
     ctx.launch(op, &variant, &inputs, &parts, &params, grid)?;
-    combine(ctx, op, desc, windows, &parts, pieces)
+    combine(problem, &parts, pieces)
 }
 
 #[cfg(test)]

@@ -94,6 +94,16 @@ impl Windows {
     }
 }
 
+/// A call, or a part of one, to be launched: on a device, of operands in memory.
+#[derive(Clone, Copy)]
+struct Problem<'a> {
+    ctx: &'a OpContext,
+    /// What errors name.
+    op: &'static str,
+    desc: &'a AttentionDesc,
+    windows: &'a Windows,
+}
+
 pub(super) fn variants() -> Vec<Variant> {
     let few = [pieces::variants(), split::variants(), decode::variants(), decode_cooperative::variants()];
     [flash::variants(), cooperative::variants(), few.concat(), blocks::variants(), paged::variants()].concat()
@@ -150,7 +160,7 @@ fn run_part(ctx: &OpContext, op: &'static str) -> impl FnMut(&Part) -> BackendRe
         let (desc, windows) = (&part.desc, &*part.bound());
         let plan = Plan::choose(ctx, desc, windows);
         tracing::trace!(op, %plan, "attention");
-        run(ctx, op, desc, windows, &plan)
+        run(Problem { ctx, op, desc, windows }, &plan)
     }
 }
 
@@ -208,32 +218,22 @@ fn windows(
     Ok(Some((Windows { q, k, v, mask, lengths, table, sinks, lse: ctx.sink(), o }, lse)))
 }
 
-fn run(
-    ctx: &OpContext,
-    op: &'static str,
-    desc: &AttentionDesc,
-    windows: &Windows,
-    plan: &Plan,
-) -> BackendResult<()> {
+fn run(problem: Problem<'_>, plan: &Plan) -> BackendResult<()> {
+    let Problem { ctx, op, desc, .. } = problem;
     let keys = pieces::seen_keys(desc).div_ceil(plan.splits.max(1));
     iterations::require(ctx, op, "seq_kv", keys, plan.kernel.iterations(desc))?;
     match plan.kernel {
-        Kernel::Flash(tile) => flash::run(ctx, op, desc, windows, plan, tile),
-        Kernel::Cooperative(tile) => cooperative::run(ctx, op, desc, windows, tile),
-        Kernel::DecodeCooperative(tile) => decode_cooperative::run(ctx, op, desc, windows, plan, tile),
-        Kernel::Decode(workgroup) => decode::run(ctx, op, desc, windows, plan, workgroup),
-        Kernel::Split(rows) => split::run(ctx, op, desc, windows, plan, rows),
+        Kernel::Flash(tile) => flash::run(problem, plan, tile),
+        Kernel::Cooperative(tile) => cooperative::run(problem, tile),
+        Kernel::DecodeCooperative(tile) => decode_cooperative::run(problem, plan, tile),
+        Kernel::Decode(workgroup) => decode::run(problem, plan, workgroup),
+        Kernel::Split(rows) => split::run(problem, plan, rows),
     }
 }
 
 /// The parameters for so many tiles, with the keys in so many pieces.
-fn params(
-    op: &'static str,
-    desc: &AttentionDesc,
-    windows: &Windows,
-    tiles: usize,
-    splits: usize,
-) -> BackendResult<Params> {
+fn params(problem: Problem<'_>, tiles: usize, splits: usize) -> BackendResult<Params> {
+    let Problem { op, desc, windows, .. } = problem;
     let place = |window: &Window, [batches, heads, seq]: [usize; 3], strides: HeadLayout| {
         let used = |count: usize, stride| {
             if count > 1 { dim(op, "stride", stride) } else { Ok(0) }

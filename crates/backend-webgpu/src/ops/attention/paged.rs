@@ -13,7 +13,7 @@ use super::split;
 use crate::kernels::libs::{VEC_1, VEC_4};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::memory::DeviceSlice;
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, dim, invocation_grid};
 use crate::recorder::{BindingLimits, Window};
 
 static GATHER_BLOCKS: KernelSource = kernel!(
@@ -42,8 +42,6 @@ params! {
         has_lengths: u32,
     }
 }
-
-const WORKGROUP: usize = 256;
 
 /// The most bytes of keys, and of values, that are gathered at once, unless those of one sequence are more.
 const MOST_BYTES: usize = 128 << 20;
@@ -147,7 +145,7 @@ fn gathered(
         lengths: windows.lengths.offset,
         has_lengths: u32::from(desc.key_lengths.is_some()),
     };
-    let grid = linear_grid(op, all_units.div_ceil(WORKGROUP))?;
+    let grid = invocation_grid(op, all_units)?;
     let inputs = [pool, &windows.table, &windows.lengths];
     ctx.launch(op, &variant(dtype, wide), &inputs, &to, &params, grid)?;
     // In the type that kernels take it for.

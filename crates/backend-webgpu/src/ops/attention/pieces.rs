@@ -6,32 +6,33 @@ use backend_api::kv::KvFormat;
 use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType};
 
-use super::{Params, Types, Windows, every_types, params, types};
+use super::{Params, Problem, Types, Windows, every_types, params, types};
 use crate::context::MAX_GROUPS;
-use crate::kernels::{KernelSource, Variant, kernel};
-use crate::ops::op_context::{OpContext, linear_grid};
+use crate::kernels::libs::{ATTENTION, ATTENTION_NARROW, ATTENTION_Q8_0, ATTENTION_SEEN, GRID};
+use crate::kernels::{KernelSource, Lib, Variant, kernel};
+use crate::ops::op_context::linear_grid;
 use crate::recorder::Window;
 
-static COMBINE: KernelSource = kernel!(
-    "attention/combine",
-    libs: [GRID, ATTENTION, ATTENTION_NARROW, ATTENTION_SEEN],
-    types: ["T", "M"],
-    constants: ["THREADS", "LANES", "HALF_Q", "HALF_KV", "PAGED"],
-    reads: 6,
-    writes: 2,
-    params: Params,
-);
+static COMBINE: KernelSource = combine_source(&[GRID, ATTENTION, ATTENTION_NARROW, ATTENTION_SEEN]);
 
 /// The file for keys and values of Q8_0.
-static COMBINE_BLOCKS: KernelSource = kernel!(
-    "attention/combine",
-    libs: [GRID, ATTENTION, ATTENTION_Q8_0, ATTENTION_SEEN],
-    types: ["T", "M"],
-    constants: ["THREADS", "LANES", "HALF_Q", "HALF_KV", "PAGED"],
-    reads: 6,
-    writes: 2,
-    params: Params,
-);
+static COMBINE_BLOCKS: KernelSource = combine_source(&[GRID, ATTENTION, ATTENTION_Q8_0, ATTENTION_SEEN]);
+
+/// The file with these helper files, one of which reads keys and values.
+const fn combine_source(libs: &'static [Lib]) -> KernelSource {
+    KernelSource {
+        libs,
+        ..kernel!(
+            "attention/combine",
+            libs: [],
+            types: ["T", "M"],
+            constants: ["THREADS", "LANES", "HALF_Q", "HALF_KV", "PAGED"],
+            reads: 6,
+            writes: 2,
+            params: Params,
+        )
+    }
+}
 
 /// Rows of a workgroup of attention/split and attention/decode, a row being a query of one of the heads that
 /// share keys.
@@ -131,18 +132,11 @@ impl Pieces {
     }
 
     /// Launches the kernel, of which `variant` is the one with this output, and attention/combine after parts.
-    pub(super) fn run(
-        self,
-        ctx: &OpContext,
-        op: &'static str,
-        desc: &AttentionDesc,
-        windows: &Windows,
-        variant: &Variant,
-        output: Output,
-    ) -> BackendResult<()> {
+    pub(super) fn run(self, problem: Problem<'_>, variant: &Variant, output: Output) -> BackendResult<()> {
+        let Problem { ctx, op, desc, windows } = problem;
         let Windows { q, k, v, lengths, sinks, lse, o, .. } = windows;
         let mask = windows.mask_or_table(desc);
-        let (params, grid) = (self.params(op, desc, windows)?, self.grid(desc));
+        let (params, grid) = (self.params(problem)?, self.grid(desc));
         let launch = |beside: &[&Window], output: &Window| {
             let reads = [&[q, k, v, mask, lengths, sinks], beside].concat();
             ctx.launch(op, variant, &reads, output, &params, grid)
@@ -151,16 +145,16 @@ impl Pieces {
             Output::Whole => launch(&[lse], o),
             Output::FixedUp => launch(&[&ctx.fixup()?], o),
             Output::Parts => {
-                let parts = parts(ctx, op, desc, self.count)?;
+                let parts = parts(problem, self.count)?;
                 launch(&[], &parts)?;
-                combine(ctx, op, desc, windows, &parts, self.count)
+                combine(problem, &parts, self.count)
             }
         }
     }
 
-    fn params(self, op: &'static str, desc: &AttentionDesc, windows: &Windows) -> BackendResult<Params> {
-        let length = if desc.key_lengths.is_some() { self.unit } else { self.length };
-        params(op, desc, windows, length, self.count)
+    fn params(self, problem: Problem<'_>) -> BackendResult<Params> {
+        let length = if problem.desc.key_lengths.is_some() { self.unit } else { self.length };
+        params(problem, length, self.count)
     }
 }
 
@@ -170,29 +164,19 @@ pub(super) fn bytes_of_parts(op: &'static str, desc: &AttentionDesc, pieces: usi
     checked_product(op, "scratch", &[desc.batch, desc.heads, desc.seq_q, pieces, length, size_of::<f32>()])
 }
 
-pub(super) fn parts(
-    ctx: &OpContext,
-    op: &'static str,
-    desc: &AttentionDesc,
-    pieces: usize,
-) -> BackendResult<Window> {
+pub(super) fn parts(problem: Problem<'_>, pieces: usize) -> BackendResult<Window> {
+    let Problem { ctx, op, desc, .. } = problem;
     let bytes = bytes_of_parts(op, desc, pieces)?;
     Ok(ctx.output(&ctx.scratch(op, bytes)?, DType::F32))
 }
 
 /// Makes O of the parts.
-pub(super) fn combine(
-    ctx: &OpContext,
-    op: &'static str,
-    desc: &AttentionDesc,
-    windows: &Windows,
-    parts: &Window,
-    pieces: usize,
-) -> BackendResult<()> {
+pub(super) fn combine(problem: Problem<'_>, parts: &Window, pieces: usize) -> BackendResult<()> {
+    let Problem { ctx, op, desc, windows } = problem;
     let Windows { q, k, v, lengths, lse, o, .. } = windows;
     let mask = windows.mask_or_table(desc);
     let rows = checked_product(op, "rows", &[desc.batch, desc.heads, desc.seq_q])?;
-    let params = params(op, desc, windows, rows, pieces)?;
+    let params = params(problem, rows, pieces)?;
     let inputs = [parts, q, k, v, mask, lengths, lse];
     let variant = combine_variant(types(desc), desc.v_head_dim, pieces);
     ctx.launch(op, &variant, &inputs, o, &params, linear_grid(op, rows)?)

@@ -6,7 +6,7 @@ use half::f16;
 
 use super::cooperative::CooperativeTile;
 use super::pieces::{Output, bytes_of_parts, combine_variant};
-use super::{Windows, decode_cooperative, params, types};
+use super::{Problem, Windows, decode_cooperative, params, types};
 use crate::ops::op_context::{OpContext, linear_grid};
 use crate::ops::shared::self_test::{OP, SelfTest};
 use crate::recorder::Window;
@@ -21,9 +21,9 @@ pub(super) fn check(ctx: &OpContext, tile: CooperativeTile) -> BackendResult<()>
     let (seq_q, seq_kv) = (tile.queries() + 5, tile.queries() + tile.block + 43);
     let head_dims: &[usize] = if tile.keeps_column() { &[tile.dim - 8, tile.dim] } else { &[tile.dim - 8] };
     head_dims.iter().try_for_each(|&head_dim| {
-        compare(ctx, [1, 1, seq_q, seq_kv, head_dim], |test, desc, windows| {
-            let params = params(OP, desc, windows, 2, 1)?;
-            let Windows { q, k, v, mask, lengths, sinks, lse, o, .. } = windows;
+        compare(ctx, [1, 1, seq_q, seq_kv, head_dim], |test, problem| {
+            let params = params(problem, 2, 1)?;
+            let Windows { q, k, v, mask, lengths, sinks, lse, o, .. } = problem.windows;
             test.launch(
                 &tile.variant(),
                 &[q, k, v, mask, lengths, sinks, lse, o],
@@ -41,10 +41,11 @@ pub(super) fn check_decode(
     output: Output,
 ) -> BackendResult<()> {
     let shape = [1, tile.rows / 2, 2, 3 * tile.block + 5, tile.dim - 8];
-    compare(ctx, shape, |test, desc, windows| {
+    compare(ctx, shape, |test, problem| {
+        let Problem { desc, windows, .. } = problem;
         let pieces = tile.pieces(desc, 2);
         let Windows { q, k, v, mask, lengths, sinks, lse, o, .. } = windows;
-        let first = params(OP, desc, windows, pieces.length, pieces.count)?;
+        let first = params(problem, pieces.length, pieces.count)?;
         let (variant, grid) = (tile.variant(output), pieces.grid(desc));
         if output == Output::FixedUp {
             let fixup = ctx.fixup()?;
@@ -54,7 +55,7 @@ pub(super) fn check_decode(
         let parts = ctx.output(&test.upload(&bytes)?, DType::F32);
         test.launch(&variant, &[q, k, v, mask, lengths, sinks, &parts], &first, grid)?;
         let rows = desc.heads * desc.seq_q;
-        let second = params(OP, desc, windows, rows, pieces.count)?;
+        let second = params(problem, rows, pieces.count)?;
         let combine = combine_variant(types(desc), desc.head_dim, pieces.count);
         test.launch(&combine, &[&parts, q, k, v, mask, lengths, lse, o], &second, linear_grid(OP, rows)?)
     })
@@ -65,7 +66,7 @@ pub(super) fn check_decode(
 fn compare(
     ctx: &OpContext,
     shape: [usize; 5],
-    launch: impl FnOnce(&mut SelfTest, &AttentionDesc, &Windows) -> BackendResult<()>,
+    launch: impl FnOnce(&mut SelfTest, Problem<'_>) -> BackendResult<()>,
 ) -> BackendResult<()> {
     let [batch, heads, seq_q, seq_kv, head_dim] = shape;
     let shape = AttentionShape { batch, heads, seq_q, seq_kv, head_dim };
@@ -93,7 +94,7 @@ fn compare(
         lse: ctx.sink(),
         o: ctx.output(&o, DType::F16),
     };
-    launch(&mut test, &desc, &windows)?;
+    launch(&mut test, Problem { ctx, op: OP, desc: &desc, windows: &windows })?;
     test.read(&o, &mut bytes)?;
 
     for (row, found) in bytes.chunks_exact(2 * head_dim).enumerate() {

@@ -6,13 +6,13 @@ use backend_api::desc::AttentionDesc;
 use backend_api::kv::KvFormat;
 
 use super::pieces::{Output, Pieces, ROWS};
-use super::{Params, Reader, Types, Windows, every_types, types};
+use super::plan::Plan;
+use super::{Params, Problem, Reader, Types, every_types, types};
 use crate::kernels::libs::{
     ATTENTION_FIXUP_ROWS, ATTENTION_NARROW, ATTENTION_PARTS, ATTENTION_Q8_0, ATTENTION_WIDE, ROWS_1, ROWS_2,
     ROWS_4,
 };
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
-use crate::ops::op_context::OpContext;
 
 const SPLIT_KEYS: KernelSource = kernel!(
     "attention/split",
@@ -83,15 +83,8 @@ pub(super) fn variants() -> Vec<Variant> {
     variants
 }
 
-pub(super) fn run(
-    ctx: &OpContext,
-    op: &'static str,
-    desc: &AttentionDesc,
-    windows: &Windows,
-    plan: &super::Plan,
-    rows: usize,
-) -> BackendResult<()> {
+pub(super) fn run(problem: Problem<'_>, plan: &Plan, rows: usize) -> BackendResult<()> {
     let output = if plan.fixup { Output::FixedUp } else { Output::Parts };
-    let variant = variant(rows, types(desc), plan.wide, output);
-    Pieces::new(desc, rows, plan.splits, UNIT).run(ctx, op, desc, windows, &variant, output)
+    let variant = variant(rows, types(problem.desc), plan.wide, output);
+    Pieces::new(problem.desc, rows, plan.splits, UNIT).run(problem, &variant, output)
 }

@@ -8,7 +8,7 @@ use backend_api::{BackendResult, DType};
 use super::Job;
 use super::nchw_to_nhwc::{EIGHT, scratch_of_eights};
 use crate::kernels::{KernelSource, Variant, kernel, params};
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, WORKGROUP, dim, linear_grid};
 
 // It is only there for tensor cores. Elsewhere, both outputs might lie in one buffer.
 static FOLD_PIXELS: KernelSource = KernelSource {
@@ -42,8 +42,6 @@ params! {
         filter_offset: u32,
     }
 }
-
-const WORKGROUP: usize = 256;
 
 fn variant() -> Variant {
     Variant::new(&FOLD_PIXELS, [DType::F16], [])

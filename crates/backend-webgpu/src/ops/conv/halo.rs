@@ -15,7 +15,7 @@ use super::self_test::check_numbers;
 use crate::device::h200;
 use crate::kernels::{KernelSource, Variant, kernel, native, params};
 use crate::ops::has_room;
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, dim, invocation_grid, linear_grid};
 use crate::ops::shared::self_test::OP;
 use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP};
 use crate::ops::shared::tile::StepTime;
@@ -77,9 +77,6 @@ params! {
         filter_offset: u32,
     }
 }
-
-/// Invocations of a workgroup that copies weights.
-const WORKGROUP: usize = 256;
 
 /// Bytes of a cell in workgroup memory: the channels of a step, and what keeps cells in different banks.
 const CELL_BYTES: usize = 2 * (CHANNELS + EIGHT);
@@ -265,7 +262,7 @@ fn weight_fragments(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResu
         channels: dim(op, "channels", channels)?,
         filter_offset: job.filter.offset,
     };
-    let grid = linear_grid(op, total.div_ceil(WORKGROUP))?;
+    let grid = invocation_grid(op, total)?;
     ctx.launch(op, &Variant::new(&WEIGHT_FRAGMENTS, [], []), &[&job.filter], &copy, &params, grid)?;
     Ok(copy)
 }

@@ -6,7 +6,7 @@ use backend_api::{BackendResult, DType};
 
 use super::Job;
 use crate::kernels::{KernelSource, Variant, kernel, params};
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, WORKGROUP, dim, linear_grid};
 use crate::recorder::Window;
 
 // It is only there for tensor cores. Elsewhere, both outputs might lie in one buffer.
@@ -36,8 +36,6 @@ params! {
         filter_offset: u32,
     }
 }
-
-const WORKGROUP: usize = 256;
 
 /// Numbers of f16 in 16 bytes, which are copied, read and written at once.
 pub(super) const EIGHT: usize = 8;

@@ -6,7 +6,7 @@ use backend_api::{BackendResult, DType};
 
 use super::Job;
 use crate::kernels::{KernelSource, Variant, kernel, params};
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, dim, invocation_grid};
 use crate::recorder::Window;
 
 static REPACK_FILTER: KernelSource = kernel!(
@@ -31,8 +31,6 @@ params! {
         output_offset: u32,
     }
 }
-
-const WORKGROUP: usize = 256;
 
 pub(super) fn variants() -> Vec<Variant> {
     [DType::F32, DType::F16].map(|dtype| Variant::new(&REPACK_FILTER, [dtype], [])).into()
@@ -83,7 +81,7 @@ pub(super) fn copy(
         filter_offset: job.filter.offset,
         output_offset: copy.offset,
     };
-    let grid = linear_grid(op, total.div_ceil(WORKGROUP))?;
+    let grid = invocation_grid(op, total)?;
     ctx.launch(op, &Variant::new(&REPACK_FILTER, [job.dtype], []), &[&job.filter], &copy, &params, grid)?;
     Ok(copy)
 }

@@ -9,7 +9,7 @@ use super::Job;
 use super::params::Params;
 use crate::device::h200;
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, dim, invocation_grid};
 use crate::recorder::Window;
 
 constants! { struct Constants { activation: Activation } }
@@ -32,8 +32,6 @@ params! {
         output_offset: u32,
     }
 }
-
-const WORKGROUP: usize = 256;
 
 /// The fewest taps in a slice that is worth its launch.
 const MIN_TAPS: usize = 256;
@@ -185,7 +183,7 @@ pub(super) fn combine(
         bias_offset: job.bias.offset,
         output_offset: job.output.offset,
     };
-    let grid = linear_grid(op, total.div_ceil(WORKGROUP))?;
+    let grid = invocation_grid(op, total)?;
     let variant = variant(job.dtype, job.activation);
     ctx.launch(op, &variant, &[slices, &job.bias], &job.output, &params, grid)
 }

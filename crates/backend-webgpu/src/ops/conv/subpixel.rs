@@ -12,7 +12,7 @@ use backend_api::{BackendResult, DType};
 use super::Job;
 use super::ranges::scratch;
 use crate::kernels::{KernelSource, Variant, kernel, params};
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, dim, invocation_grid};
 use crate::recorder::{PART_ALIGNMENT, VECTOR_BYTES, Window};
 
 static SUBPIXEL_FILTERS: KernelSource = kernel!(
@@ -63,8 +63,6 @@ params! {
         output_offset: u32,
     }
 }
-
-const WORKGROUP: usize = 256;
 
 /// The largest stride that is divided into phases.
 const MAX_STRIDE: usize = 8;
@@ -171,7 +169,7 @@ fn copy(
         repeat: u32::from(repeat),
         filter_offset: source.offset,
     };
-    let grid = linear_grid(op, total.div_ceil(WORKGROUP))?;
+    let grid = invocation_grid(op, total)?;
     ctx.launch(op, &Variant::new(&SUBPIXEL_FILTERS, [job.dtype], []), &[source], &copy, &params, grid)?;
     Ok(copy)
 }
@@ -198,7 +196,7 @@ pub(super) fn depth_to_space(ctx: &OpContext, op: &'static str, job: &Job, made:
         interleaved: u32::from(layout == ImageLayout::Nhwc),
         output_offset: job.output.offset,
     };
-    let grid = linear_grid(op, total.div_ceil(WORKGROUP))?;
+    let grid = invocation_grid(op, total)?;
     ctx.launch(
         op,
         &Variant::new(&DEPTH_TO_SPACE, [job.dtype], []),

@@ -220,8 +220,8 @@ impl GemmKernel for CooperativeTile {
         gpu.cooperative_matrices && self.fits(&gpu.limits) && halves && desc.k > 0 && reads
     }
 
-    fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, _: usize) -> (Kernel, bool) {
-        (Kernel::Cooperative(*self), pack::needed(desc, windows) == [Prep::AsIs; 2])
+    fn reads_as_vectors(&self, desc: &MatmulDesc, windows: &Windows) -> bool {
+        pack::needed(desc, windows) == [Prep::AsIs; 2]
     }
 
     fn named(&self) -> Kernel {

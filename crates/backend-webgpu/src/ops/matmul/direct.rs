@@ -8,7 +8,6 @@ use backend_api::desc::MatmulDesc;
 
 use super::cost::Cost;
 use super::kernel::{Family, GemmKernel, Kernel, Signature, TYPES, signatures};
-use super::layout::reads_as_vectors;
 use super::plan::{Candidate, Plan, Problem};
 use super::{Params, Windows, activation_libs};
 use crate::device::Gpu;
@@ -59,21 +58,12 @@ impl GemmKernel for Direct {
         true
     }
 
-    fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, _: usize) -> (Kernel, bool) {
-        (Kernel::Direct(*self), reads_as_vectors(desc, windows))
-    }
-
     fn named(&self) -> Kernel {
         Kernel::Direct(*self)
     }
 
     fn packing(&self, plan: Plan, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
         Some(plan.packing(desc, windows))
-    }
-
-    #[cfg(not(target_family = "wasm"))]
-    fn measured_packings(&self, _: &MatmulDesc, aligned: bool) -> &'static [bool] {
-        if aligned { &[false] } else { &[false, true] }
     }
 
     fn tile(&self, _: &Signature) -> [usize; 2] {

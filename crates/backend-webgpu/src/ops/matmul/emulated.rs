@@ -15,7 +15,7 @@ use super::split::{self, Partial};
 use super::strategy::{PARTS, STEP};
 use super::{Call, Windows, stride};
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, dim, invocation_grid, linear_grid};
 use crate::recorder::Window;
 
 constants! { struct ExponentsConstants { rows: bool } }
@@ -52,8 +52,6 @@ params! {
         pairs: u32,
     }
 }
-
-const WORKGROUP: usize = 256;
 
 /// Columns whose exponents a workgroup finds at once.
 const WIDTH: usize = 16;
@@ -132,7 +130,7 @@ fn split_f16(
         rows_out: dim(op, "rows", rows_out)?,
         pairs: dim(op, "columns", row / 2)?,
     };
-    let grid = linear_grid(op, (rows_out * row / 2).div_ceil(WORKGROUP))?;
+    let grid = invocation_grid(op, rows_out * row / 2)?;
     let variant = Variant::new(&SPLIT_F16, [], SplitConstants { right, k_down });
     ctx.launch(op, &variant, &[window, &exponents], &parts, &params, grid)?;
     let ld = if k_down { row } else { PARTS * row };

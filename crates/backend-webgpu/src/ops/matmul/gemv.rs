@@ -122,8 +122,8 @@ impl GemmKernel for Gemv {
         Kernel::Gemv(Self { transposed: desc.n < desc.m, ..*self })
     }
 
-    fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, _: usize) -> (Kernel, bool) {
-        (Kernel::Gemv(*self), Large::of(desc, self.transposed).reads_as_vectors(windows))
+    fn reads_as_vectors(&self, desc: &MatmulDesc, windows: &Windows) -> bool {
+        Large::of(desc, self.transposed).reads_as_vectors(windows)
     }
 
     fn named(&self) -> Kernel {

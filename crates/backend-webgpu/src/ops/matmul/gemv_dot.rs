@@ -54,18 +54,6 @@ impl GemvDot {
         Some(shape).filter(|_| workgroups >= least)
     }
 
-    /// Whether both operands can be read by vectors.
-    fn reads_as_vectors(self, desc: &MatmulDesc, windows: &Windows) -> bool {
-        let Small { matrix: row, offset, across_k } = Small::of(desc, windows, self.transposed);
-        // Of a single row, the leading dimension is only where its elements are if it lies across memory.
-        let width = VecWidth::of(row.dtype).width();
-        let mut adjacent = *row;
-        adjacent.ld = width;
-        (!across_k || row.ld == 1)
-            && is_aligned(&adjacent, offset, desc.k, width)
-            && Large::of(desc, self.transposed).reads_as_vectors(windows)
-    }
-
     /// Columns of a workgroup.
     const fn columns(self) -> usize {
         THREADS / THREADS_PER_OUTPUT * self.span
@@ -115,8 +103,15 @@ impl GemmKernel for GemvDot {
         Kernel::GemvDot(Self { transposed: desc.n < desc.m, ..*self })
     }
 
-    fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, _: usize) -> (Kernel, bool) {
-        (Kernel::GemvDot(*self), self.reads_as_vectors(desc, windows))
+    fn reads_as_vectors(&self, desc: &MatmulDesc, windows: &Windows) -> bool {
+        let Small { matrix: row, offset, across_k } = Small::of(desc, windows, self.transposed);
+        // Of a single row, the leading dimension is only where its elements are if it lies across memory.
+        let width = VecWidth::of(row.dtype).width();
+        let mut adjacent = *row;
+        adjacent.ld = width;
+        (!across_k || row.ld == 1)
+            && is_aligned(&adjacent, offset, desc.k, width)
+            && Large::of(desc, self.transposed).reads_as_vectors(windows)
     }
 
     fn named(&self) -> Kernel {

@@ -10,6 +10,7 @@ use super::cost::Cost;
 use super::direct::Direct;
 use super::gemv::Gemv;
 use super::gemv_dot::GemvDot;
+use super::layout::reads_as_vectors;
 use super::outer::Outer;
 use super::plan::{Candidate, Plan, Problem};
 use super::skinny::Skinny;
@@ -116,9 +117,16 @@ pub(super) trait GemmKernel: fmt::Display {
         self.named()
     }
 
-    /// The kernel as operands at these places need it, with k in so many splits, and whether it reads them by
-    /// vectors.
-    fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, splits: usize) -> (Kernel, bool);
+    /// Whether the kernel reads operands at these places by vectors.
+    fn reads_as_vectors(&self, desc: &MatmulDesc, windows: &Windows) -> bool {
+        reads_as_vectors(desc, windows, 4)
+    }
+
+    /// The kernel as operands at these places need it, with k in so many splits, where they decide about more than
+    /// [`reads_as_vectors`](Self::reads_as_vectors).
+    fn for_operands(&self, _: &MatmulDesc, _: &Windows, _splits: usize) -> Option<Kernel> {
+        None
+    }
 
     /// The kernel without what belongs to a product, as a [`KernelOverride`](super::KernelOverride) names it.
     fn named(&self) -> Kernel;
@@ -148,8 +156,8 @@ pub(super) trait GemmKernel: fmt::Display {
     /// Whether operands are copied in each of the ways in which tuning measures the kernel for a product, whose
     /// operands are aligned or not: none where it can't be the fastest.
     #[cfg(not(target_family = "wasm"))]
-    fn measured_packings(&self, _: &MatmulDesc, _aligned: bool) -> &'static [bool] {
-        &[false]
+    fn measured_packings(&self, _: &MatmulDesc, aligned: bool) -> &'static [bool] {
+        if aligned { &[false] } else { &[false, true] }
     }
 
     /// Whether the kernel makes the transposed product, which has few rows instead of few columns.

@@ -4,12 +4,13 @@ use backend_api::desc::{MatmulDesc, Matrix};
 
 use super::Windows;
 
-/// Whether every row of both operands starts at a multiple of four elements and has a multiple of four of
+/// Whether every row of both operands starts at a multiple of `width` elements and has a multiple of `width` of
 /// them.
-pub(super) fn reads_as_vectors(desc: &MatmulDesc, windows: &Windows) -> bool {
+pub(super) fn reads_as_vectors(desc: &MatmulDesc, windows: &Windows, width: usize) -> bool {
     let along_a = if desc.trans_a.is_transposed() { desc.m } else { desc.k };
     let along_b = if desc.trans_b.is_transposed() { desc.k } else { desc.n };
-    is_aligned(&desc.a, windows.a.offset, along_a, 4) && is_aligned(&desc.b, windows.b.offset, along_b, 4)
+    is_aligned(&desc.a, windows.a.offset, along_a, width)
+        && is_aligned(&desc.b, windows.b.offset, along_b, width)
 }
 
 /// Whether every row of an operand starts at a multiple of `width` elements and has a multiple of `width` of

@@ -125,7 +125,7 @@ fn is_for_tensor_cores(desc: &MatmulDesc, windows: &Windows) -> bool {
 
 /// Whether a row or column is multiplied by vectors, which is faster for sums of more than [`SHORT`].
 fn is_for_gemv(desc: &MatmulDesc, windows: &Windows) -> bool {
-    desc.m.min(desc.n) == 1 && desc.k > SHORT && reads_as_vectors(desc, windows)
+    desc.m.min(desc.n) == 1 && desc.k > SHORT && reads_as_vectors(desc, windows, 4)
 }
 
 impl Load {
@@ -191,8 +191,8 @@ impl GemmKernel for Outer {
         desc.k > 0
     }
 
-    fn for_operands(&self, _: &MatmulDesc, _: &Windows, _: usize) -> (Kernel, bool) {
-        (Kernel::Outer(*self), false)
+    fn reads_as_vectors(&self, _: &MatmulDesc, _: &Windows) -> bool {
+        false
     }
 
     fn named(&self) -> Kernel {

@@ -149,7 +149,8 @@ impl Plan {
         if self.implementation().shifts_vectors() && !pack::has_whole_vectors(desc, windows) {
             return self.packing(desc, windows);
         }
-        let (kernel, vectors) = self.implementation().for_operands(desc, windows, self.splits());
+        let vectors = self.implementation().reads_as_vectors(desc, windows);
+        let kernel = self.implementation().for_operands(desc, windows, self.splits()).unwrap_or(self.kernel);
         Self { kernel, signature: Signature { vectors, ..self.signature }, ..self }
     }
 

@@ -293,11 +293,14 @@ impl GemmKernel for Skinny {
         Kernel::Skinny(self.on(&gpu.limits).fitting(desc))
     }
 
-    fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, splits: usize) -> (Kernel, bool) {
+    fn reads_as_vectors(&self, desc: &MatmulDesc, windows: &Windows) -> bool {
+        Large::of(desc, self.transposed).reads_as_vectors(windows)
+    }
+
+    fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, splits: usize) -> Option<Kernel> {
         let small = Small::of(desc, windows, self.transposed);
         let large = Large::of(desc, self.transposed);
-        let vectors = large.reads_as_vectors(windows);
-        let vec_width = VecWidth::of(large.matrix.dtype).if_vectors(vectors);
+        let vec_width = VecWidth::of(large.matrix.dtype).if_vectors(large.reads_as_vectors(windows));
         let (ahead, _) = self.ahead(large.along_k, vec_width);
         let turn = self.turn(large.along_k, vec_width, ahead);
         let zeros = desc.k.next_multiple_of(turn) - desc.k;
@@ -307,7 +310,7 @@ impl GemmKernel for Skinny {
             late_zeros: self.rows < FEW || splits > 1 || 2 * zeros > turn,
             ..*self
         };
-        (Kernel::Skinny(skinny), vectors)
+        Some(Kernel::Skinny(skinny))
     }
 
     fn named(&self) -> Kernel {

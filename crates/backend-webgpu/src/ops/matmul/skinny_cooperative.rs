@@ -66,13 +66,6 @@ impl SkinnyCooperative {
         Some(shape).filter(|_| (2..=ROWS).contains(&few) && (least..=most).contains(&desc.k))
     }
 
-    /// Whether both operands can be read by vectors.
-    fn reads_as_vectors(self, desc: &MatmulDesc, windows: &Windows) -> bool {
-        let Small { matrix, offset, .. } = Small::of(desc, windows, self.transposed);
-        is_aligned(matrix, offset, desc.k, VecWidth::of(matrix.dtype).width())
-            && Large::of(desc, self.transposed).reads_as_vectors(windows)
-    }
-
     /// Elements along k that a workgroup takes of each row at once.
     const fn turn(self) -> usize {
         self.subgroups * STEP
@@ -130,8 +123,10 @@ impl GemmKernel for SkinnyCooperative {
         Kernel::SkinnyCooperative(Self { transposed: desc.n < desc.m, ..*self })
     }
 
-    fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, _: usize) -> (Kernel, bool) {
-        (Kernel::SkinnyCooperative(*self), self.reads_as_vectors(desc, windows))
+    fn reads_as_vectors(&self, desc: &MatmulDesc, windows: &Windows) -> bool {
+        let Small { matrix, offset, .. } = Small::of(desc, windows, self.transposed);
+        is_aligned(matrix, offset, desc.k, VecWidth::of(matrix.dtype).width())
+            && Large::of(desc, self.transposed).reads_as_vectors(windows)
     }
 
     fn named(&self) -> Kernel {

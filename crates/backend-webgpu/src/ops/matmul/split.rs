@@ -9,7 +9,7 @@ use super::plan::Plan;
 use super::strategy::length_and_count;
 use super::{Call, Params, Product, Windows, activation_libs, launch, params};
 use crate::kernels::{KernelSource, Variant, constants, kernel};
-use crate::ops::op_context::{OpContext, linear_grid};
+use crate::ops::op_context::{OpContext, invocation_grid};
 use crate::recorder::Window;
 
 constants! { struct Constants { activation: Activation, scaled: bool } }
@@ -18,8 +18,6 @@ static COMBINE: KernelSource = kernel!(
     "gemm/combine", libs: [GRID, MATMUL],
     types: ["TC"], constants: Constants, reads: 4, writes: 1, params: Params,
 );
-
-const WORKGROUP: usize = 256;
 
 fn variant(dtype: DType, activation: Activation, scaled: bool) -> Variant {
     Variant::new(&COMBINE, [dtype], Constants { activation, scaled }).with_libs(activation_libs(dtype))
@@ -75,7 +73,7 @@ pub(super) fn combine(
     let Call { ctx, op, desc, windows } = call;
     let whole = Product::whole(&desc.with_batch(partial.count));
     let params = params(op, &whole, windows, plan.tile())?;
-    let grid = linear_grid(op, (desc.m * desc.n).div_ceil(WORKGROUP))?;
+    let grid = invocation_grid(op, desc.m * desc.n)?;
     let variant = variant(desc.c.dtype, desc.activation, exponents.is_some());
     let null = ctx.null();
     let [rows, columns] = exponents.unwrap_or([&null; 2]);
@@ -125,7 +123,7 @@ pub(in crate::ops) fn add_pieces(
     let desc = MatmulDesc::new(m, n, 0, matrix, matrix, Matrix::new(0, dtype, n)).with_batch(count);
     let windows = Windows { a: ctx.null(), b: ctx.null(), bias: ctx.null(), c: output.clone() };
     let params = params(op, &Product::whole(&desc), &windows, [1; 2])?;
-    let grid = linear_grid(op, (m * n).div_ceil(WORKGROUP))?;
+    let grid = invocation_grid(op, m * n)?;
     let (null, variant) = (ctx.null(), variant(dtype, activation, false));
     ctx.launch(op, &variant, &[parts, &null, &null, &null], output, &params, grid)
 }

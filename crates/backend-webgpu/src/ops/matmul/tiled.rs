@@ -52,7 +52,7 @@ fn in_cheapest_tile(problem: &Problem<'_>) -> Option<Candidate> {
     let tiles = Tile::shapes()
         .filter(|tile| tile.fits(&ctx.gpu().limits))
         .filter(|&tile| tile != Tile::SLICED || is_sliced_well(tile));
-    let vectors = reads_as_vectors(desc, windows) || is_long(desc);
+    let vectors = reads_as_vectors(desc, windows, 4) || is_long(desc);
     let fastest = cheapest(desc, tiles, (combining, compute_units), |tile, sizes| {
         let time = tile.time(sizes, compute_units);
         // Element by element, few workgroups on a compute unit don't hide the loads of a step.
@@ -74,21 +74,12 @@ impl GemmKernel for Tile {
         desc.k > 0 && self.fits(&gpu.limits)
     }
 
-    fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, _: usize) -> (Kernel, bool) {
-        (Kernel::Tiled(*self), reads_as_vectors(desc, windows))
-    }
-
     fn named(&self) -> Kernel {
         Kernel::Tiled(*self)
     }
 
     fn packing(&self, plan: Plan, desc: &MatmulDesc, windows: &Windows) -> Option<Plan> {
         Some(plan.packing(desc, windows))
-    }
-
-    #[cfg(not(target_family = "wasm"))]
-    fn measured_packings(&self, _: &MatmulDesc, aligned: bool) -> &'static [bool] {
-        if aligned { &[false] } else { &[false, true] }
     }
 
     fn tile(&self, _: &Signature) -> [usize; 2] {

@@ -49,7 +49,7 @@ impl Key {
             sizes: [desc.m, desc.n, desc.k, desc.batch],
             dtypes: [desc.a.dtype, desc.b.dtype, desc.c.dtype],
             trans: [desc.trans_a.is_transposed(), desc.trans_b.is_transposed()],
-            aligned: super::layout::reads_as_vectors(desc, windows),
+            aligned: super::layout::reads_as_vectors(desc, windows, 4),
         }
     }
 }

@@ -8,7 +8,7 @@ use backend_api::{Activation, DType};
 use super::cost::{Cost, Estimate, cheapest};
 use super::kernel::{Family, GemmKernel, Kernel, Signature};
 use super::large::oriented;
-use super::layout::is_aligned;
+use super::layout::reads_as_vectors;
 use super::plan::{Candidate, Problem};
 use super::unstaged_step::{self, Constants};
 use super::{Params, Windows, activation_libs, cooperative};
@@ -131,14 +131,6 @@ impl Unstaged {
     fn workgroup_bytes(self) -> usize {
         self.subgroups() * 8 * self.n / self.parts[1] * size_of::<f32>()
     }
-
-    /// Whether both operands can be read by vectors.
-    fn reads_as_vectors(desc: &MatmulDesc, windows: &Windows) -> bool {
-        let along_a = if desc.trans_a.is_transposed() { desc.m } else { desc.k };
-        let along_b = if desc.trans_b.is_transposed() { desc.k } else { desc.n };
-        is_aligned(&desc.a, windows.a.offset, along_a, WIDTH)
-            && is_aligned(&desc.b, windows.b.offset, along_b, WIDTH)
-    }
 }
 
 impl Family for Unstaged {
@@ -151,7 +143,7 @@ impl Family for Unstaged {
     fn candidates(problem: &Problem<'_>) -> impl Iterator<Item = Candidate> {
         let &Problem { desc, windows, .. } = problem;
         // No browser offers tensor cores.
-        let is_for = IS_NATIVE && Self::is_for(desc) && Self::reads_as_vectors(desc, windows);
+        let is_for = IS_NATIVE && Self::is_for(desc) && reads_as_vectors(desc, windows, WIDTH);
         let fastest = if is_for { Self::estimate(desc, problem.compute_units()) } else { None };
         let candidate = |Estimate { tile, splits, time }| {
             problem.candidate(Kernel::Unstaged(tile), splits, Cost::TensorCores(time))
@@ -191,8 +183,8 @@ impl GemmKernel for Unstaged {
         Kernel::Unstaged(Self { transposed: desc.n < desc.m, ..*self })
     }
 
-    fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, _: usize) -> (Kernel, bool) {
-        (Kernel::Unstaged(*self), Self::reads_as_vectors(desc, windows))
+    fn reads_as_vectors(&self, desc: &MatmulDesc, windows: &Windows) -> bool {
+        reads_as_vectors(desc, windows, WIDTH)
     }
 
     fn named(&self) -> Kernel {

@@ -11,7 +11,7 @@ use super::gather::Part;
 use super::planes::{PlaneParams, Planes, bindable, require_known};
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, dim, invocation_grid};
 use crate::ops::shared::long_work::{Run, in_parts};
 use crate::ops::shared::vec_width::VecWidth;
 
@@ -33,8 +33,6 @@ params! {
         ld: u32,
     }
 }
-
-const WORKGROUP: usize = 256;
 
 /// The most bytes that a launch writes: of 6 GiB on an H200, launches of 2 GiB each take 5.9 ms together, of 1 GiB 4.8 and
 /// of 512 MiB 4.4.
@@ -127,6 +125,6 @@ fn launch(ctx: &OpContext, op: &'static str, planes: &Planes, part: &Part<'_>) -
         output: part.output.offset,
         ld: dim(op, "ld of the output", part.ld)?,
     };
-    let grid = linear_grid(op, elements.div_ceil(WORKGROUP))?;
+    let grid = invocation_grid(op, elements)?;
     ctx.launch(op, &variant(format), &planes.windows(), part.output, &params, grid)
 }

@@ -8,7 +8,7 @@ use backend_api::{BackendResult, DType};
 use super::formats::{KINDS, format_libs};
 use super::planes::{PlaneParams, Planes, bindable, require_known};
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, dim, invocation_grid};
 use crate::ops::shared::long_work::{Run, in_parts};
 use crate::ops::shared::vec_width::VecWidth;
 use crate::recorder::Window;
@@ -37,8 +37,6 @@ params! {
         ld: u32,
     }
 }
-
-const WORKGROUP: usize = 256;
 
 pub(super) fn variants() -> Vec<Variant> {
     let of = |format| {
@@ -126,7 +124,7 @@ impl Part<'_> {
             output: self.output.offset,
             ld: dim(op, "ld of the output", self.ld)?,
         };
-        let grid = linear_grid(op, elements.div_ceil(WORKGROUP))?;
+        let grid = invocation_grid(op, elements)?;
         let [quants, high, scales, extra] = planes.windows();
         let vectors = VecWidth::four_if_fitting(&[self.output], &[self.ld, columns]) == VecWidth::Four;
         let variant = variant(format, self.dtype, self.indices.is_some(), vectors);

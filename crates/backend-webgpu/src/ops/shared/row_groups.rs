@@ -3,10 +3,8 @@
 
 use backend_api::BackendResult;
 
-use crate::ops::op_context::{OpContext, linear_grid};
+use crate::ops::op_context::{OpContext, WORKGROUP, linear_grid};
 
-/// Invocations of a workgroup.
-pub(in crate::ops) const WORKGROUP: usize = 256;
 /// Neighbouring numbers that neighbouring invocations should read: 128 bytes of f32, a line of most caches.
 const COALESCED: usize = 32;
 /// Loads of a member: enough to pay for the tree that joins a row group's results.

@@ -8,14 +8,11 @@ use backend_api::{BackendError, BackendResult, DType};
 use super::long_work::{Divisible, division, in_parts, middle};
 use crate::device::DeviceProfile;
 use crate::kernels::{Origin, STEPS, constants};
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, WORKGROUP, dim, linear_grid};
 use crate::recorder::Window;
 
 /// Numbers of an element at most.
 const MAX_VEC_WIDTH: usize = 8;
-
-/// Invocations of a workgroup.
-const WORKGROUP: usize = 256;
 
 /// From this many elements on, the ends of a tensor get launches of their own so that the rest can go in
 /// vectors: where elements have four bytes, and where some have two.
