@@ -41,7 +41,7 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(1);
     let pairs: Vec<Arc<Pair>> = backends().into_iter().map(|tested| Arc::new(Pair::new(tested))).collect();
     let trials = pairs.iter().flat_map(trials).collect();
-    let conclusion = libtest_mimic::run(&arguments, trials);
+    let conclusion = suites::run(&arguments, trials);
     let whole =
         !arguments.list && arguments.filter.is_none() && arguments.skip.is_empty() && !arguments.ignored;
     let mut complete = true;

@@ -57,7 +57,7 @@ fn main() -> ExitCode {
             })
         }));
     }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    suites::run(&arguments, trials).exit_code()
 }
 
 fn text(error: BackendError) -> String {

@@ -52,7 +52,7 @@ fn main() -> ExitCode {
     let tally = |backend| Arc::new(Tally::new(backend, !filter.is_empty()));
     let tallies: Vec<Arc<Tally>> = backends().into_iter().map(tally).collect();
     let trials = tallies.iter().flat_map(|tally| trials(tally, &cases)).collect();
-    let conclusion = libtest_mimic::run(&arguments, trials);
+    let conclusion = suites::run(&arguments, trials);
 
     let whole = !arguments.list
         && filter.is_empty()

@@ -79,7 +79,7 @@ pub(crate) fn run(trials: fn(&Arc<Device>) -> Vec<Trial>) -> ExitCode {
     if all.is_empty() {
         all.push(Trial::test("adapters", || Err("no WebGPU adapter found".into())));
     }
-    libtest_mimic::run(&arguments, all).exit_code()
+    suites::run(&arguments, all).exit_code()
 }
 
 /// The first of each list, then the second of each, and so on.

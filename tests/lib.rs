@@ -3,9 +3,10 @@
 use std::collections::HashSet;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use backend_api::{ComputeBackend, DeviceInfo, Registry};
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::{Arguments, Conclusion, Trial};
 
 #[cfg(doctest)]
 mod documents;
@@ -100,13 +101,25 @@ pub fn backends() -> Vec<BackendUnderTest> {
     backends
 }
 
+/// How long the threads of trials have for ending. libglvnd frees what it has of a thread that has used OpenGL when the thread
+/// ends, and what it has of all threads when the process exits; where both happen at once, memory is freed twice.
+const ENDING: Duration = Duration::from_millis(100);
+
+/// Runs trials in several threads, which end before a `main` that returns then.
+#[must_use]
+pub fn run(arguments: &Arguments, trials: Vec<Trial>) -> Conclusion {
+    let conclusion = libtest_mimic::run(arguments, trials);
+    std::thread::sleep(ENDING);
+    conclusion
+}
+
 /// The `main` of a suite whose trials run one at a time, on every backend.
 #[must_use]
 pub fn run_one_at_a_time(trials: impl Fn(Arc<BackendUnderTest>) -> Vec<Trial>) -> ExitCode {
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);
     let trials = backends().into_iter().flat_map(|tested| trials(Arc::new(tested))).collect();
-    libtest_mimic::run(&arguments, trials).exit_code()
+    run(&arguments, trials).exit_code()
 }
 
 /// A registry of the backends of this workspace.

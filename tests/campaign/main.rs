@@ -63,7 +63,7 @@ fn main() -> ExitCode {
         let options = Arc::clone(&options);
         Trial::test(format!("campaign/{name}"), move || Ok(run(&options)?))
     };
-    libtest_mimic::run(&arguments, wanted.into_iter().map(trial).collect()).exit_code()
+    suites::run(&arguments, wanted.into_iter().map(trial).collect()).exit_code()
 }
 
 /// A part of the campaign, run on a backend by its selector.

@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     for tested in backends() {
         trials.extend(for_every_backend(&Arc::new(tested)));
     }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    suites::run(&arguments, trials).exit_code()
 }
 
 fn trial(name: impl Into<String>, run: impl FnOnce() -> Result<(), String> + Send + 'static) -> Trial {

@@ -187,7 +187,7 @@ fn main() -> ExitCode {
         }
         devices.push(device);
     }
-    let conclusion = libtest_mimic::run(&arguments, trials);
+    let conclusion = suites::run(&arguments, trials);
     devices.iter().for_each(|device| device.print());
     conclusion.exit_code()
 }

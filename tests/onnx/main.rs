@@ -32,7 +32,7 @@ fn main() -> ExitCode {
         Ok(suite) => Arc::new(suite),
         Err(error) => {
             let trial = Trial::test("onnx/load", move || Err(error));
-            return libtest_mimic::run(&arguments, vec![trial]).exit_code();
+            return suites::run(&arguments, vec![trial]).exit_code();
         }
     };
     let reasons: HashMap<&str, &str> =
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     if arguments.format.is_none() && !arguments.list {
         arguments.format = Some(libtest_mimic::FormatSetting::Terse);
     }
-    let conclusion = libtest_mimic::run(&arguments, trials);
+    let conclusion = suites::run(&arguments, trials);
     if !arguments.list {
         summary(&suite, &reasons);
     }

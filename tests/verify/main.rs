@@ -36,7 +36,7 @@ fn main() -> ExitCode {
             trials.push(Trial::test(format!("verify/{slug}/{name}"), move || check(&tested)));
         }
     }
-    libtest_mimic::run(&arguments, trials).exit_code()
+    suites::run(&arguments, trials).exit_code()
 }
 
 type Check = fn(&BackendUnderTest) -> Result<(), Failed>;
