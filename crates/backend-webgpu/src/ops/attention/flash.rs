@@ -259,6 +259,14 @@ mod tests {
     use backend_api::desc::AttentionShape;
 
     use super::*;
+    use crate::ops::plans::bounds::assert_room;
+
+    #[test]
+    fn workgroups_take_what_their_text_says() {
+        for tile in FlashTile::ALL {
+            assert_room(&tile.variant(FLOATS[0], false, false), 0, |limits| tile.fits(limits));
+        }
+    }
     use crate::device::h200;
 
     #[test]
