@@ -138,7 +138,7 @@ impl Pretended {
         gpu.profile = DeviceProfile { compute_units: self.compute_units, ..usual };
         gpu.cooperative_matrices = self.tensor_cores;
         gpu.takes_spirv = self.tensor_cores;
-        gpu.device_scope_barriers = self.barriers;
+        gpu.device_scope_barriers |= self.barriers;
         gpu.subgroup = self.tensor_cores.then_some(32);
         // What each adapter grants, so that plans are alike on every machine that runs this.
         gpu.limits = wgpu::Limits::default();
