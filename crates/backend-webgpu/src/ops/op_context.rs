@@ -92,6 +92,12 @@ pub(crate) struct Launch {
     pub(crate) grid: [u32; 3],
     #[cfg(test)]
     pub(crate) params: Vec<u8>,
+    /// Of each binding that shows a part of a buffer: its number, first byte and bytes.
+    #[cfg(test)]
+    pub(crate) bound: Vec<[u64; 3]>,
+    /// What was asked for since the launch before: bytes of memory of its own, and the bits of expected seconds.
+    #[cfg(test)]
+    pub(crate) asked: Vec<u64>,
 }
 
 /// What becomes of a dispatch.
@@ -109,6 +115,8 @@ enum Mode {
 #[derive(Debug, Default)]
 struct DryRun {
     launches: Mutex<Vec<Launch>>,
+    #[cfg(test)]
+    asked: Mutex<Vec<u64>>,
     /// Whether variants of which nothing is known are taken for right, and those that were.
     untested: Option<Mutex<HashSet<Variant>>>,
 }
@@ -196,7 +204,11 @@ impl OpContext {
     pub(crate) fn take_launches(&self) -> Vec<Launch> {
         match &self.mode {
             Mode::Record(_) | Mode::Capture(_) => Vec::new(),
-            Mode::DryRun(run) => std::mem::take(&mut *run.launches.lock()),
+            Mode::DryRun(run) => {
+                #[cfg(test)]
+                run.asked.lock().clear();
+                std::mem::take(&mut *run.launches.lock())
+            }
         }
     }
 
@@ -303,7 +315,9 @@ impl OpContext {
     /// capture.
     pub(crate) fn scratch(&self, op: &'static str, bytes: usize) -> BackendResult<DeviceSlice> {
         let allocate = || self.device.scratch(op, bytes, &self.waits);
-        if let Mode::DryRun(_) = self.mode {
+        if let Mode::DryRun(_run) = &self.mode {
+            #[cfg(test)]
+            _run.asked.lock().push(bytes as u64);
             return allocate();
         }
         if let Some(slice) = self.scratch.reuse(bytes) {
@@ -457,6 +471,13 @@ impl OpContext {
                 grid,
                 #[cfg(test)]
                 params: params.to_vec(),
+                #[cfg(test)]
+                bound: (0..)
+                    .zip(windows)
+                    .filter_map(|(i, window)| window.part().map(|[start, size]| [i, start, size]))
+                    .collect(),
+                #[cfg(test)]
+                asked: std::mem::take(&mut *run.asked.lock()),
             });
             return Ok(());
         }
@@ -488,7 +509,10 @@ impl OpContext {
         match &self.mode {
             Mode::Record(_) => self.state.pace.add(seconds),
             Mode::Capture(call) => call.expect(seconds),
-            Mode::DryRun(_) => {}
+            Mode::DryRun(_run) => {
+                #[cfg(test)]
+                _run.asked.lock().push(seconds.to_bits());
+            }
         }
     }
 }

@@ -7,7 +7,9 @@
 //! parameters. `PLANS=FILE cargo test --package backend-webgpu plans` writes the plans, one line each, to compare
 //! those of two versions.
 
-mod bounds;
+pub(in crate::ops) mod bounds;
+mod calls;
+mod extras;
 mod shapes;
 
 use std::fmt::Write as _;
@@ -19,6 +21,7 @@ use backend_api::desc::{
 use backend_api::quant::QuantFormat;
 use backend_api::{BackendResult, ComputeBackend as _, DType, DeviceKind};
 
+use bounds::Footprints;
 use shapes::Shapes;
 
 use super::op_context::Launch;
@@ -36,6 +39,7 @@ const SHAPES: usize = 500;
 const MAX_BYTES: usize = 1 << 27;
 
 /// A device as planners see it.
+#[derive(Clone, Copy)]
 struct Pretended {
     name: &'static str,
     kind: DeviceKind,
@@ -44,6 +48,10 @@ struct Pretended {
     workgroup: [u32; 2],
     /// Whether it has cooperative matrices, and subgroups of 32.
     tensor_cores: bool,
+    /// The most bytes of a binding, and of a buffer, where these are fewer than WebGPU's default limits.
+    bindings: Option<[u64; 2]>,
+    /// Whether its workgroups can tell each other something.
+    barriers: bool,
 }
 
 const DEVICES: [Pretended; 4] = [
@@ -53,6 +61,8 @@ const DEVICES: [Pretended; 4] = [
         compute_units: h200::COMPUTE_UNITS,
         workgroup: [48 << 10, 1024],
         tensor_cores: true,
+        bindings: None,
+        barriers: false,
     },
     Pretended {
         name: "laptop GPU",
@@ -60,6 +70,8 @@ const DEVICES: [Pretended; 4] = [
         compute_units: 24,
         workgroup: [48 << 10, 1024],
         tensor_cores: true,
+        bindings: None,
+        barriers: false,
     },
     Pretended {
         name: "integrated GPU",
@@ -67,6 +79,8 @@ const DEVICES: [Pretended; 4] = [
         compute_units: 16,
         workgroup: [32 << 10, 1024],
         tensor_cores: false,
+        bindings: None,
+        barriers: false,
     },
     Pretended {
         name: "software adapter",
@@ -74,10 +88,27 @@ const DEVICES: [Pretended; 4] = [
         compute_units: 1,
         workgroup: [16 << 10, 256],
         tensor_cores: false,
+        bindings: None,
+        barriers: false,
     },
 ];
 
 impl Pretended {
+    /// The device with other limits of a workgroup's memory and invocations.
+    const fn with_workgroup(self, workgroup: [u32; 2]) -> Self {
+        Self { workgroup, ..self }
+    }
+
+    /// The device with workgroups that can tell each other something.
+    const fn with_barriers(self) -> Self {
+        Self { barriers: true, ..self }
+    }
+
+    /// The device with other limits of a binding and of a buffer.
+    const fn with_bindings(self, binding: u64, buffer: u64) -> Self {
+        Self { bindings: Some([binding, buffer]), ..self }
+    }
+
     /// A backend whose calls plan for the device and launch nothing. All variants are right there.
     fn backend(&self) -> BackendResult<WebGpuBackend> {
         let state = State { self_tests: SelfTests::passed(), ..State::default() };
@@ -91,7 +122,10 @@ impl Pretended {
             let has_f16 = |adapter: &wgpu::Adapter| adapter.features().contains(wgpu::Features::SHADER_F16);
             let index = adapters.found.iter().position(has_f16).map_or_else(String::new, |i| i.to_string());
             let (instance, adapter, info) = device::find(adapters, &Selector::from(index.as_str()))?;
-            let limits = adapter.limits();
+            let mut limits = adapter.limits();
+            if let Some([_, buffer]) = self.bindings {
+                limits.max_buffer_size = buffer;
+            }
             device::open(instance, adapter, info, limits, true).await
         };
         let mut gpu = pollster::block_on(real)?;
@@ -104,9 +138,13 @@ impl Pretended {
         gpu.profile = DeviceProfile { compute_units: self.compute_units, ..usual };
         gpu.cooperative_matrices = self.tensor_cores;
         gpu.takes_spirv = self.tensor_cores;
+        gpu.device_scope_barriers |= self.barriers;
         gpu.subgroup = self.tensor_cores.then_some(32);
         // What each adapter grants, so that plans are alike on every machine that runs this.
         gpu.limits = wgpu::Limits::default();
+        if let Some([binding, buffer]) = self.bindings {
+            (gpu.limits.max_storage_buffer_binding_size, gpu.limits.max_buffer_size) = (binding, buffer);
+        }
         let [bytes, invocations] = self.workgroup;
         gpu.limits.max_compute_workgroup_storage_size = bytes;
         gpu.limits.max_compute_invocations_per_workgroup = invocations;
@@ -203,7 +241,9 @@ fn fnv1a(bytes: impl Iterator<Item = u8>) -> u64 {
 impl Plan {
     /// The hash of grids and parameters, in words.
     fn launched(&self) -> String {
-        let of = |launch: &Launch| [bytemuck::bytes_of(&launch.grid), &launch.params].concat();
+        let of = |launch: &Launch| {
+            [bytemuck::bytes_of(&launch.grid), &launch.params, bytemuck::cast_slice(&launch.bound)].concat()
+        };
         format!("{:016x}", fnv1a(self.launches.iter().flat_map(of)))
     }
 }
@@ -211,12 +251,12 @@ impl Plan {
 #[test]
 fn every_device_has_a_plan_for_every_shape() {
     let mut all = String::new();
-    let mut of_devices = Vec::new();
+    let (mut of_devices, mut footprints) = (Vec::new(), Footprints::default());
     let (mut digests, mut launch_digests) = (Vec::new(), Vec::new());
     for device in &DEVICES {
         let plans = plans(device).unwrap();
         assert_eq!(plans.len(), 5 * SHAPES);
-        bounds::check(device, &plans);
+        bounds::check(device, &plans, &mut footprints);
         bounds::check_splits(device, &plans);
         let mut launches = plans.iter().flat_map(|plan| &plan.launches);
         let has_tensor_cores = launches.any(|launch| launch.variant.requires().cooperative_matrices);

@@ -272,6 +272,12 @@ impl Window {
         self
     }
 
+    /// First byte and bytes bound, if these aren't all of a buffer.
+    #[cfg(test)]
+    pub(crate) fn part(&self) -> Option<[u64; 2]> {
+        (self.size < self.block.size() as u64).then_some([self.start, self.size])
+    }
+
     /// Whether both are in one buffer, which can't be read and written in one dispatch.
     pub(crate) fn shares_buffer(&self, other: &Self) -> bool {
         self.block.id() == other.block.id()

@@ -202,6 +202,15 @@ mod tests {
 
     use super::*;
     use crate::device::h200;
+    use crate::ops::plans::bounds::assert_room;
+
+    #[test]
+    fn workgroups_take_what_their_text_says() {
+        for tile in CooperativeTile::ALL {
+            // Of memory that a kernel leaves out, a vector is counted.
+            assert_room(&tile.variant(), 32, |limits| tile.fits(limits));
+        }
+    }
 
     #[test]
     fn every_tile_is_whole_and_fits() {

@@ -221,6 +221,17 @@ mod tests {
     use backend_api::desc::AttentionShape;
 
     use super::*;
+    use crate::ops::plans::bounds::assert_room;
+
+    #[test]
+    fn workgroups_take_what_their_text_says() {
+        let types = every_types().next().unwrap();
+        for (workgroup, subgroup) in Workgroup::ALL.into_iter().flat_map(|all| SUBGROUPS.map(|of| (all, of)))
+        {
+            let tile = Tile { workgroup, subgroup, lanes: 8 };
+            assert_room(&tile.variant(types, Output::FixedUp), 0, |limits| tile.fits(limits));
+        }
+    }
 
     #[test]
     fn keys_are_spread_over_as_few_lanes_as_hold_them() {

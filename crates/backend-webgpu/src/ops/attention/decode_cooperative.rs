@@ -130,6 +130,14 @@ pub(super) fn run(problem: Problem<'_>, plan: &Plan, tile: Tile) -> BackendResul
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::plans::bounds::assert_room;
+
+    #[test]
+    fn workgroups_take_what_their_text_says() {
+        for tile in Tile::ALL {
+            assert_room(&tile.variant(Output::FixedUp), 0, |limits| tile.fits(limits));
+        }
+    }
 
     #[test]
     fn every_tile_is_whole() {

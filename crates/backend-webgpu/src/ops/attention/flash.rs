@@ -261,6 +261,14 @@ mod tests {
     use super::*;
     use crate::WebGpuBackend;
     use crate::device::h200;
+    use crate::ops::plans::bounds::assert_room;
+
+    #[test]
+    fn workgroups_take_what_their_text_says() {
+        for tile in FlashTile::ALL {
+            assert_room(&tile.variant(FLOATS[0], false, false), 0, |limits| tile.fits(limits));
+        }
+    }
 
     #[test]
     fn portable_tiles_are_chosen_for_any_vector() {

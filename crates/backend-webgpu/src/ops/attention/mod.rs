@@ -327,3 +327,84 @@ fn half_dim(op: &'static str, what: &'static str, value: usize) -> BackendResult
     }
     dim(op, what, value)
 }
+
+#[cfg(test)]
+mod tests {
+    use backend_api::desc::AttentionShape;
+
+    use super::*;
+
+    fn desc(causal: bool, window: Option<usize>, alignment: AttentionAlignment) -> AttentionDesc {
+        let shape = AttentionShape { batch: 1, heads: 1, seq_q: 3, seq_kv: 7, head_dim: 64 };
+        let desc = AttentionDesc::new(DType::F32, 1, 1, 1, 1, shape).with_causal(causal);
+        let desc = desc.with_alignment(alignment);
+        window.map_or(desc, |window| desc.with_window(window))
+    }
+
+    /// The keys that each query sees, as the alignment says: the position of query i is i counted from the first key,
+    /// or from the last.
+    fn seen(desc: &AttentionDesc) -> Vec<Vec<usize>> {
+        let behind = match desc.alignment {
+            AttentionAlignment::TopLeft => 0,
+            _ => desc.seq_kv as isize - desc.seq_q as isize,
+        };
+        let sees = |query: usize, key: usize| {
+            let distance = query as isize + behind - key as isize;
+            (!desc.causal || distance >= 0) && desc.window.is_none_or(|window| distance < window as isize)
+        };
+        (0..desc.seq_q).map(|query| (0..desc.seq_kv).filter(|&key| sees(query, key)).collect()).collect()
+    }
+
+    #[test]
+    fn positions_that_count_from_the_last_key_see_the_same_keys() {
+        for (causal, window) in [(false, None), (true, None), (false, Some(2)), (true, Some(2))] {
+            for (seq_q, alignment) in
+                [1, 3, 7, 9].into_iter().flat_map(|n| AttentionAlignment::ALL.iter().map(move |&of| (n, of)))
+            {
+                let mut desc = desc(causal, window, alignment);
+                desc.seq_q = seq_q;
+                let counted = counted_from_the_last_key(&desc);
+                assert_eq!(seen(&counted), seen(&desc), "{desc:?}");
+                // There is nothing left to count from elsewhere, unless keys lie behind the last query, or queries
+                // behind the last key.
+                let is_counted = counted.alignment == AttentionAlignment::BottomRight;
+                let hides = causal && seq_q <= 7;
+                assert_eq!(
+                    is_counted,
+                    alignment != AttentionAlignment::TopLeft || hides || (!causal && window.is_none()),
+                    "{desc:?}"
+                );
+            }
+        }
+        let mut cached = desc(true, None, AttentionAlignment::KeyLengths);
+        cached.key_lengths = Some(1);
+        assert_eq!(counted_from_the_last_key(&cached).alignment, AttentionAlignment::KeyLengths);
+    }
+
+    #[test]
+    fn scores_are_their_own_where_scaling_them_first_is_safe() {
+        let scaled = |scale: f64, softcap: f64| {
+            let desc =
+                desc(false, None, AttentionAlignment::BottomRight).with_scale(scale).with_softcap(softcap);
+            [has_natural_scores(&desc), has_small_scores(&desc)]
+        };
+        assert_eq!(scaled(0.125, 0.0), [false, true]);
+        assert_eq!(
+            [1.0, 1.5, 1e-30, 0.9e-30, -0.5].map(|scale| scaled(scale, 0.0)[0]),
+            [false, true, false, true, true]
+        );
+        assert_eq!([1e15, 1.1e15, -1.1e15].map(|scale| scaled(scale, 0.0)[1]), [true, false, false]);
+        assert_eq!([scaled(0.125, 30.0), scaled(0.125, 1e16)], [[true, true], [true, false]]);
+        let mask =
+            backend_api::desc::AttentionMask { ptr: 1, batch_stride: 0, head_stride: 0, query_stride: 7 };
+        let masked = desc(false, None, AttentionAlignment::BottomRight).with_mask(mask);
+        assert!(has_natural_scores(&masked));
+    }
+
+    #[test]
+    fn two_sizes_and_a_window_can_be_added() {
+        let most = 1 << 29;
+        assert_eq!([most, most + 1].map(|size| half_dim("test", "size", size).ok()), [Some(1 << 29), None]);
+        assert!(2 * (1u64 << 29) + u64::from(ALL_KEYS) < 1 << 32);
+    }
+}

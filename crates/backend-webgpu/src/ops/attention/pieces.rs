@@ -210,6 +210,16 @@ mod tests {
     }
 
     #[test]
+    fn chunks_and_sequences_have_places_in_a_grid() {
+        let fit = |batch, kv_heads, seq_kv| {
+            let shape = AttentionShape { batch, heads: 2 * kv_heads, seq_q: 1, seq_kv, head_dim: 64 };
+            Pieces::fit(&AttentionDesc::new(DType::F32, 0, 0, 0, 0, shape).with_kv_heads(kv_heads), 2)
+        };
+        let most = 65_535;
+        assert!(fit(most, most, 1) && !fit(most + 1, 1, 1) && !fit(1, most + 1, 1) && !fit(1, 1, 0));
+    }
+
+    #[test]
     fn a_window_from_the_first_key_on_hides_no_later_keys() {
         let shape = AttentionShape { batch: 1, heads: 1, seq_q: 4, seq_kv: 50, head_dim: 64 };
         let mut desc = AttentionDesc::new(DType::F32, 0, 0, 0, 0, shape);

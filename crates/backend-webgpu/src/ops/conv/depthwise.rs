@@ -151,3 +151,42 @@ pub(super) fn launch(ctx: &OpContext, op: &'static str, job: &Job) -> BackendRes
     let variant = window.variant(job.dtype, job.activation);
     ctx.launch(op, &variant, &[&job.input, &job.filter, &job.bias], &job.output, &params, grid)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::compose;
+
+    #[test]
+    fn every_result_meets_each_tap_once() {
+        for window in Window::ALL {
+            let Window { side, stride, results } = window;
+            let target = Target { immediates: true, unroll: true };
+            let text = compose(&window.variant(DType::F32, Activation::Identity), target);
+            let mut found: Vec<&str> =
+                text.lines().map(str::trim).filter(|line| line.contains(" += v_")).collect();
+            let mut wanted = Vec::new();
+            for ((i, j), (r, s)) in pairs(results).flat_map(|at| pairs([side; 2]).map(move |tap| (at, tap))) {
+                let [line, column] = [i * stride + r, j * stride + s];
+                wanted.push(format!("sum_{i}_{j} += v_{line}_{column} * w_{};", r * side + s));
+            }
+            found.sort_unstable();
+            wanted.sort_unstable();
+            assert_eq!(found, wanted, "{window:?}");
+            // Four filters follow each other, and are read by fours.
+            let taps = side * side;
+            for tap in 0..taps {
+                let begin = format!("let w_{tap} = vec4<f32>(");
+                let (_, weights) = text.split_once(&begin).unwrap();
+                let weights = weights.split_once(')').unwrap().0.split(", ");
+                let elements: Vec<usize> = weights
+                    .map(|weight| {
+                        let (four, element) = weight[2..].split_once('.').unwrap();
+                        4 * four.parse::<usize>().unwrap() + "xyzw".find(element).unwrap()
+                    })
+                    .collect();
+                assert_eq!(elements, [0, 1, 2, 3].map(|filter| filter * taps + tap), "{window:?}");
+            }
+        }
+    }
+}

@@ -204,3 +204,27 @@ pub(super) fn launch(ctx: &OpContext, op: &'static str, job: &Job) -> BackendRes
     let variant = kind.variant(job.dtype, job.activation);
     ctx.launch(op, &variant, &[&job.input, &job.filter, &job.bias], &job.output, &params, grid)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::compose;
+
+    #[test]
+    fn every_row_meets_each_tap_of_a_square_once() {
+        for kind in Kind::ALL.iter().filter(|kind| kind.side > 0) {
+            let &Kind { rows, side, step } = kind;
+            let target = Target { immediates: true, unroll: true };
+            let text = compose(&kind.variant(DType::F32, Activation::Identity), target);
+            let mut found: Vec<&str> =
+                text.lines().map(str::trim).filter(|line| line.contains(" += v_")).collect();
+            let taps = || (0..side).flat_map(|r| (0..side).map(move |s| (r, s)));
+            let of_row =
+                |row| taps().map(move |(r, s)| format!("sum_{row} += v_{}_{s} * w_{r}_{s};", row * step + r));
+            let mut wanted: Vec<String> = (0..rows).flat_map(of_row).collect();
+            found.sort_unstable();
+            wanted.sort_unstable();
+            assert_eq!(found, wanted, "{rows} rows, {side} taps, {step}");
+        }
+    }
+}

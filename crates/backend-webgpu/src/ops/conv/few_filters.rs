@@ -222,3 +222,33 @@ pub(super) fn launch(
     ctx.launch(op, &variant, &reads, target.window(), &params, linear_grid(op, params.tiles as usize)?)?;
     target.finish(ctx, op)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::compose;
+
+    #[test]
+    fn every_pixel_meets_every_filter_in_four_channels() {
+        for block in Block::ALL {
+            let Block { filters, pixels, .. } = block;
+            let target = Target { immediates: true, unroll: true };
+            let text = compose(&block.variant([DType::F32; 2], false, Activation::Identity), target);
+            let count = |line: String| text.lines().filter(|other| other.trim() == line).count();
+            let fours = filters / 4;
+            for (i, j) in pairs([pixels, fours]) {
+                for (channel, element) in ["x", "y", "z", "w"].into_iter().enumerate() {
+                    assert_eq!(
+                        count(format!("sum_{i}_{j} += v_{i}.{element} * w_{channel}_{j};")),
+                        1,
+                        "{block}"
+                    );
+                    // A channel's filters are adjacent.
+                    let weight = format!("let w_{channel}_{j} = sh[at + {}u];", channel * fours + j);
+                    assert_eq!(count(weight), 1, "{block}");
+                }
+            }
+            assert_eq!(text.matches(" += v_").count(), 4 * pixels * fours, "{block}");
+        }
+    }
+}

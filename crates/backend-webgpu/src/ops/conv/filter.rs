@@ -158,6 +158,12 @@ mod tests {
     fn pieces_occupy_a_device_and_are_as_short_as_its_loops() {
         assert_eq!(piece(100_000, 1000, None), 100_352);
         assert_eq!(piece(100_000, 16, None), 6656);
+        assert_eq!(piece(1000, 1, None), 1024, "too few for two");
+        assert_eq!(
+            piece(1 << 20, 1000, Some(61_000)),
+            14_848,
+            "72, of which each is nearly as long as it may be"
+        );
         for rows in [66_000, 100_000, 1 << 20, (1 << 29) - 3] {
             for tiles in [1, 129, 1000] {
                 assert!(

@@ -322,3 +322,51 @@ fn fits(ctx: &OpContext, job: &Job) -> bool {
         && rows < MAX_QUOTIENT
         && u32::try_from(cells).is_ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::plans::bounds::assert_room;
+
+    #[test]
+    fn workgroups_take_what_their_text_says() {
+        for (tile, planes) in HaloTile::ALL.into_iter().flat_map(|tile| [(tile, false), (tile, true)]) {
+            assert_room(&tile.variant(planes, Activation::Identity), 0, |limits| tile.fits(limits));
+        }
+    }
+
+    /// A plane of cells has a row of padding behind each image, and where pixels follow each other, a cell behind each
+    /// row.
+    #[test]
+    fn tiles_reach_the_last_pixel_and_no_further() {
+        let extents = [1, 15, 16, 17, 63, 64, 65, 130];
+        for tile in HaloTile::ALL {
+            for (height, width) in extents.iter().flat_map(|&height| extents.map(|width| (height, width))) {
+                for (batch, layout) in
+                    [(1, ImageLayout::Nhwc), (3, ImageLayout::Nhwc), (3, ImageLayout::Nchw)]
+                {
+                    let window = FilterWindow::new([SIDE, SIDE]).with_padding([1, 1]);
+                    let image = ImageShape { batch, channels: CHANNELS, height, width };
+                    let shape = ConvShape::new(image, 8, window).with_layout(layout);
+                    let gather = ConvGather::forward("test", &shape).unwrap();
+                    let [row, column] = [batch * (height + 1) - 2, width - 1];
+                    let blocks = (row / (tile.pixels / 16) + 1) * (column / 16 + 1);
+                    let runs = (row * (width + 1) + column) / tile.pixels + 1;
+                    let follow = layout == ImageLayout::Nhwc && width <= 64;
+                    let (division, tiles) = tile.division(&gather, layout);
+                    let fewest = if follow { runs.min(blocks) } else { blocks };
+                    assert_eq!(
+                        (tiles, tiles == runs),
+                        (fewest, division == Division::Runs || runs == blocks)
+                    );
+                    // A run, or a block, with the cells around it.
+                    let cells = match division {
+                        Division::Runs => tile.pixels + 2 * (width + 2),
+                        Division::Blocks => (16 + 2) * (tile.pixels / 16 + 2),
+                    };
+                    assert!(cells <= tile.cells(), "{cells} cells of {tile}");
+                }
+            }
+        }
+    }
+}

@@ -233,3 +233,57 @@ fn signed(op: &'static str, what: &'static str, value: usize) -> BackendResult<i
         max: max as usize,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use backend_api::desc::{ConvShape, ImageShape, Window};
+
+    use super::*;
+
+    /// Positions are told from those before the image by their sign, with as much again to add.
+    #[test]
+    fn the_last_position_of_a_filter_stays_below_half_of_an_i32() {
+        let reaches = |results, stride, span| require_reach("test", results, stride, span).is_ok();
+        assert_eq!([(1 << 30) - 1, 1 << 30].map(|span| reaches(1, 5, span)), [true, false]);
+        // The second result begins a stride further.
+        assert_eq!([1, 2].map(|results| reaches(results, 4, (1 << 30) - 4)), [true, false]);
+        assert!(reaches(0, 1 << 40, 7) && !reaches(3, 1 << 40, 0));
+        assert_eq!([1 << 29, (1 << 29) + 1].map(|size| signed("test", "size", size).is_ok()), [true, false]);
+    }
+
+    #[test]
+    fn an_axis_of_a_part_begins_at_its_first_position() {
+        let axis = Axis { source: 9, result: 9, filter: 3, step: 2, tap: 1, offset: -1, divide: 1 };
+        assert_eq!([0, 1, 7].map(|first| axis.starting_at("test", first).unwrap().offset), [-1, 1, 13]);
+        let last = (1 << 30) - 1;
+        assert_eq!(axis.starting_at("test", last).unwrap().offset, i32::MAX - 2);
+        assert!(axis.starting_at("test", last + 1).is_err());
+    }
+
+    #[test]
+    fn gathers_are_regular_within_the_bits_of_a_word_and_of_a_quotient() {
+        let shape = ConvShape::new(ImageShape::nchw([2, 3, 40, 40]), 5, Window::new([3, 3]));
+        let usual = ConvGather::forward("test", &shape).unwrap();
+        let is_regular = |change: &dyn Fn(&mut ConvGather)| {
+            let mut gather = usual;
+            change(&mut gather);
+            is_regular(&gather)
+        };
+        assert!(is_regular(&|_| ()));
+        assert_eq!([31, 32].map(|side| is_regular(&|gather| gather.filter[1] = side)), [true, false]);
+        let most = (1 << 22) - 1;
+        for count in [most, most + 1] {
+            let fits = count == most;
+            assert_eq!(is_regular(&|gather| gather.batch = count), fits);
+            assert_eq!(is_regular(&|gather| gather.channels = count), fits);
+            assert_eq!(is_regular(&|gather| gather.result[0] = count), fits);
+        }
+        // Between the results of a stride, taps meet nothing.
+        for (stride, transposed) in [(1, true), (2, false), (2, true)] {
+            let change = |gather: &mut ConvGather| {
+                (gather.axes[0].stride, gather.axes[0].transposed) = (stride, transposed);
+            };
+            assert_eq!(is_regular(&change), !(transposed && stride > 1));
+        }
+    }
+}

@@ -254,6 +254,18 @@ mod tests {
 
     use super::*;
     use crate::device::h200;
+    use crate::ops::plans::bounds::assert_room;
+
+    #[test]
+    fn workgroups_take_what_their_text_says() {
+        let dtypes = [DType::F16, DType::F16, DType::F32];
+        let (activation, vectors, element_access) = (Activation::Identity, true, true);
+        let signature = Signature { dtypes, trans: [false; 2], activation, vectors, element_access };
+        for tile in Unstaged::ALL {
+            let fits = |limits: &_| has_room(limits, tile.subgroups() * SUBGROUP, tile.workgroup_bytes());
+            assert_room(&tile.variant(&signature), 0, fits);
+        }
+    }
 
     #[test]
     fn every_tile_is_whole_and_has_a_name() {

@@ -18,6 +18,10 @@ struct Footprint {
     invocations: u32,
 }
 
+/// The footprints of variants, by their names.
+#[derive(Default)]
+pub(super) struct Footprints(HashMap<String, Footprint>);
+
 impl Footprint {
     fn of(variant: &Variant) -> Self {
         let text = compose(variant, Target { immediates: true, unroll: false });
@@ -38,9 +42,28 @@ impl Footprint {
     }
 }
 
+/// Asserts that `fits` takes the workgroups of `variant` for what its text says: devices without room for one don't fit,
+/// and those with `spare` bytes more do.
+pub(in crate::ops) fn assert_room(variant: &Variant, spare: u32, fits: impl Fn(&wgpu::Limits) -> bool) {
+    let footprint @ Footprint { bytes, invocations } = Footprint::of(variant);
+    let is_room = |bytes, invocations, width| {
+        fits(&wgpu::Limits {
+            max_compute_workgroup_storage_size: bytes,
+            max_compute_invocations_per_workgroup: invocations,
+            max_compute_workgroup_size_x: width,
+            ..wgpu::Limits::default()
+        })
+    };
+    let room = bytes + spare;
+    let what = || format!("{footprint:?}: {} {variant}", variant.kernel());
+    assert!(is_room(room, invocations, invocations), "{}", what());
+    assert!(!is_room(bytes.saturating_sub(1), invocations, invocations) || bytes == 0, "bytes: {}", what());
+    assert!(!is_room(room, invocations - 1, invocations), "invocations: {}", what());
+    assert!(!is_room(room, invocations, invocations - 1), "width: {}", what());
+}
+
 /// Every kernel has room on the device, and every grid has workgroups, no more than WebGPU allows.
-pub(super) fn check(device: &Pretended, plans: &[Plan]) {
-    let mut footprints = HashMap::new();
+pub(super) fn check(device: &Pretended, plans: &[Plan], Footprints(footprints): &mut Footprints) {
     let [bytes, invocations] = device.workgroup;
     for Plan { line, launches } in plans {
         for Launch { variant, grid, .. } in launches {
@@ -51,6 +74,11 @@ pub(super) fn check(device: &Pretended, plans: &[Plan]) {
                 "{footprint:?}: {line}"
             );
             let requires = variant.requires();
+            let stated = requires.workgroup;
+            assert!(
+                footprint.bytes <= stated.bytes && footprint.invocations <= stated.invocations,
+                "{footprint:?}, which are stated as {stated:?}: {line}"
+            );
             let has = device.tensor_cores || !(requires.cooperative_matrices || requires.subgroups);
             assert!(has, "{requires:?}: {line}");
             assert!(grid.iter().all(|extent| (1..=MAX_GROUPS).contains(extent)), "{grid:?}: {line}");

@@ -13,17 +13,17 @@ use super::MAX_BYTES;
 pub(super) struct Shapes(pub(super) u64);
 
 impl Shapes {
-    fn below(&mut self, n: usize) -> usize {
+    pub(super) fn below(&mut self, n: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % n
     }
 
-    fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+    pub(super) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }
 
     /// An extent up to `most`, each order of magnitude as likely as the others; two in three are round.
-    fn extent(&mut self, most: usize) -> usize {
+    pub(super) fn extent(&mut self, most: usize) -> usize {
         let power = self.below(most.ilog2() as usize + 1) as u32;
         match self.below(3) {
             0 => (1 << power) + self.below(1 << power),

@@ -44,6 +44,21 @@ mod tests {
         }
     }
 
+    /// Elsewhere, rows begin with whole words, or are read one by one.
+    #[test]
+    fn only_odd_rows_of_words_share_them() {
+        let plain = Seams { turns: 1, rows_before: 0 };
+        for (vec_width, length) in [(VecWidth::Two, 778), (VecWidth::One, 777), (VecWidth::Four, 776)] {
+            assert_eq!(Seams::new(vec_width, length, 5, 1), plain, "{vec_width:?} {length}");
+        }
+    }
+
+    #[test]
+    fn a_workgroup_alone_takes_pairs_of_rows() {
+        let groups = |offset, rows| Seams::new(VecWidth::Two, 777, offset, 1).groups(rows, 1);
+        assert_eq!([groups(0, 16), groups(0, 17), groups(1, 15), groups(1, 16)], [8, 9, 8, 9]);
+    }
+
     #[test]
     fn the_row_before_the_first_takes_a_place() {
         let groups = |offset, rows| Seams::new(VecWidth::Two, 777, offset, 8).groups(rows, 8);

@@ -14,8 +14,9 @@ pub(crate) struct SelfTests {
     known: RwLock<HashMap<Variant, Verdict>>,
     /// The most iterations of an invocation's loops, if there is a limit.
     pub(in crate::ops) iterations: OnceLock<Option<usize>>,
+    /// Whether each passes, if none is tried.
     #[cfg(test)]
-    all_pass: bool,
+    all: Option<bool>,
 }
 
 /// The result of a variant's self-test.
@@ -52,7 +53,13 @@ impl SelfTests {
     /// The results of a device that passes every self-test.
     #[cfg(test)]
     pub(in crate::ops) fn passed() -> Self {
-        Self { all_pass: true, iterations: OnceLock::from(None), ..Self::default() }
+        Self::known(true, None)
+    }
+
+    /// The results of a device that passes every self-test or none, and whose loops end after so many iterations.
+    #[cfg(test)]
+    pub(in crate::ops) fn known(passed: bool, iterations: Option<usize>) -> Self {
+        Self { all: Some(passed), iterations: OnceLock::from(iterations), ..Self::default() }
     }
 
     /// Whether a test has yet to tell if a variant is right.
@@ -62,7 +69,7 @@ impl SelfTests {
             return false;
         }
         #[cfg(test)]
-        if self.all_pass {
+        if self.all.is_some() {
             return false;
         }
         !matches!(self.known.read().get(variant), Some(Verdict::Right | Verdict::Wrong))
@@ -75,8 +82,8 @@ impl SelfTests {
             return false;
         }
         #[cfg(test)]
-        if self.all_pass {
-            return true;
+        if let Some(passed) = self.all {
+            return passed;
         }
         let known = self.known.read().get(variant).copied();
         if let Some(known @ (Verdict::Right | Verdict::Wrong)) = known {
@@ -113,17 +120,19 @@ mod tests {
         let unasked = || -> BackendResult<()> { panic!("it is decided") };
 
         let right = SelfTests::default();
+        assert!(right.is_open(&variant), "nothing is known");
         assert!(
             !right.pass(&variant, busy) && !right.pass(&variant, full) && right.pass(&variant, || Ok(()))
         );
-        assert!(right.pass(&variant, unasked));
+        assert!(right.pass(&variant, unasked) && !right.is_open(&variant));
 
         let broken = SelfTests::default();
         assert!(!broken.pass(&variant, full) && !broken.pass(&variant, wrong));
-        assert!(!broken.pass(&variant, unasked));
+        assert!(!broken.pass(&variant, unasked) && !broken.is_open(&variant));
 
         let always_busy = SelfTests::default();
-        assert!((0..MAX_TRIALS).all(|_| !always_busy.pass(&variant, busy)));
+        assert!(!always_busy.pass(&variant, busy) && always_busy.is_open(&variant));
+        assert!((1..MAX_TRIALS).all(|_| !always_busy.pass(&variant, busy)));
         assert!(!always_busy.pass(&variant, unasked));
     }
 }
