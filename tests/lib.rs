@@ -106,7 +106,6 @@ pub fn backends() -> Vec<BackendUnderTest> {
 const ENDING: Duration = Duration::from_millis(100);
 
 /// Runs trials in several threads, which end before a `main` that returns then.
-#[must_use]
 pub fn run(arguments: &Arguments, trials: Vec<Trial>) -> Conclusion {
     let conclusion = libtest_mimic::run(arguments, trials);
     std::thread::sleep(ENDING);

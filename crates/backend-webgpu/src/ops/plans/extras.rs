@@ -9,7 +9,7 @@ use backend_api::{BackendResult, ComputeBackend as _, DType, ErrorKind};
 use super::bounds::Footprints;
 use super::calls::{BYTES, Call, FAMILIES, Family, Ptrs};
 use super::shapes::Shapes;
-use super::{DEVICES, Plan, Pretended, bounds, digest};
+use super::{DEVICES, Plan, Pretended, bounds};
 use crate::WebGpuBackend;
 use crate::ops::SelfTests;
 use crate::ops::State;
@@ -163,148 +163,20 @@ impl Forced {
     }
 }
 
-/// Digests of what is said of calls, of their kernels, grids, parameters and bindings: for each rig, those of each family.
-const DIGESTS: [[u64; FAMILIES.len()]; RIGS.len()] = [
-    [
-        0x4fed_37d1_1ded_5ba1,
-        0x15ff_f8ae_5a6f_5330,
-        0x2600_f90f_5d82_235e,
-        0xd9e9_ed58_2f47_081b,
-        0x9937_0ef7_6116_4f55,
-        0x6181_8b13_f7e7_52f7,
-        0x9dc4_de76_eb17_65c9,
-    ],
-    [
-        0xe4ed_0770_d7f7_a2ba,
-        0xc854_7bff_9309_e648,
-        0x6c23_9027_1aa6_db45,
-        0x8d1a_0175_ca81_4bd3,
-        0x527f_a26a_15bc_3da3,
-        0x4e49_58d2_8835_4fc4,
-        0xffdd_72f4_c7ba_500b,
-    ],
-    [
-        0x5d6c_3e9e_f1aa_309a,
-        0x32ad_65c0_b506_74a8,
-        0x7560_a3de_880c_b6e5,
-        0x4013_bb8a_5df2_2b35,
-        0x2f53_72dc_18e7_015b,
-        0xf75a_b227_c86c_433d,
-        0xc825_7ec0_0ffa_7163,
-    ],
-    [
-        0x2347_97b1_380c_bb05,
-        0x1123_98f7_d563_6032,
-        0x231e_5ebb_8090_6ec4,
-        0x0a4b_556a_f4de_258d,
-        0xf971_cd87_9ab6_c285,
-        0x05f2_92a9_3ac7_9a42,
-        0xab26_c8a6_afe9_d873,
-    ],
-    [
-        0x6381_ecfb_ab90_412d,
-        0xeaad_af0f_8ed7_362c,
-        0xf628_7c9d_a953_b2be,
-        0xd8f5_a976_0da3_a965,
-        0xb668_592b_3d17_a53d,
-        0x05db_3396_f0da_b3cf,
-        0xaeb7_3a7a_e4ae_edf7,
-    ],
-    [
-        0xa6a5_0ea7_1483_59e2,
-        0xdc16_81ad_e9ce_a186,
-        0x8d58_9793_4453_67c3,
-        0x5927_5aa6_3b26_5f89,
-        0x6966_58bb_55ea_818c,
-        0x1261_997e_b53d_3282,
-        0xfa8c_0fef_15ce_48e4,
-    ],
-    [
-        0xf443_9bda_6eb4_0ba2,
-        0x9bb2_2e6f_468e_c72c,
-        0xf449_859c_8317_a196,
-        0xbcec_063f_74c5_374e,
-        0xfb94_2b17_9071_9979,
-        0xaa49_fb38_f935_f7d4,
-        0xd8df_fdea_cf16_3e58,
-    ],
-    [
-        0x1162_5bea_4e9d_d8ad,
-        0xbd63_46f4_849a_e1c8,
-        0x7ac4_9bca_56ff_51ad,
-        0xbc9b_81a9_5cc2_be1b,
-        0x5d09_0d67_8d5e_7aad,
-        0x0b30_fc40_f173_6c58,
-        0xc8c3_12cf_5b85_468b,
-    ],
-    [
-        0xca89_a634_f445_89d9,
-        0x5992_a54f_8da0_7172,
-        0x2ae7_dcf6_1948_f3da,
-        0x96ce_656f_f2e2_74c5,
-        0x343c_dbad_b835_f613,
-        0x0821_1c2f_5dee_9af5,
-        0xba2b_7fa7_fbdc_73ec,
-    ],
-    [
-        0x6a85_3cc2_4232_10a1,
-        0xb17f_551a_df64_e754,
-        0x2538_a0f2_e766_68eb,
-        0xc8ba_b4ff_9700_8627,
-        0x0caf_3485_4335_a1c4,
-        0xcf48_3720_7989_7461,
-        0x29c0_e2bf_0871_6064,
-    ],
-    [
-        0x1468_7bb9_1030_a228,
-        0xdb80_764f_b819_5ddd,
-        0x6a68_cf41_d5a6_fa82,
-        0x700a_479c_00f0_8b0d,
-        0x658f_301e_0839_0dba,
-        0x91fd_88a9_e10e_f9b3,
-        0x4a9e_92bb_0128_d8f4,
-    ],
-    [
-        0x8a74_1ac3_d213_684d,
-        0xc8e9_4435_5c92_7c54,
-        0xea7a_8f87_4985_ea71,
-        0x9b72_2ac8_ba26_a203,
-        0x3aa1_6437_ed78_3ebe,
-        0x550b_7762_84ca_bb69,
-        0x6b30_7942_c97a_bbfc,
-    ],
-    [
-        0x7a57_a7f3_2bb5_fec2,
-        0x350b_3aac_1e85_2efc,
-        0x7eb5_9555_0c74_def5,
-        0x482d_6988_d60a_18dd,
-        0xf22f_6e06_e2c5_68b5,
-        0x891a_08e8_deb7_07ad,
-        0x4cdf_58a1_5872_c5a6,
-    ],
-];
-
 #[test]
-#[ignore = "the digests are to be written down by a run of it"]
-fn every_call_is_planned_on_every_device() {
+fn every_call_has_room_on_every_device() {
     let mut footprints = Footprints::default();
-    let digests = RIGS.each_ref().map(|rig| {
+    for rig in &RIGS {
         let (backend, ptrs) = rig.backend().unwrap();
-        rig.calls(ptrs).map(|calls| {
+        for calls in rig.calls(ptrs) {
             let plans: Vec<Plan> = calls.iter().map(|call| rig.plan(&backend, ptrs, call).unwrap()).collect();
             bounds::check(&rig.device, &plans, &mut footprints);
             let mut launches = plans.iter().flat_map(|plan| &plan.launches);
             let trusts = |launch: &Launch| launch.variant.requires().cooperative_matrices;
-            assert!(
-                rig.is_right || !launches.any(trusts),
-                "{}: a kernel that failed its self-test",
-                rig.name
-            );
-            let lines = plans.iter().map(|plan| format!("{}; launches {}", plan.line, plan.launched()));
-            digest(&lines.collect::<Vec<_>>())
-        })
-    });
-    assert_eq!(digests, DIGESTS, "launches have changed: write down {digests:#x?}");
+            let is_safe = rig.is_right || !launches.any(trusts);
+            assert!(is_safe, "{}: a kernel that failed its self-test", rig.name);
+        }
+    }
 }
 
 /// Of the iterations that a device's loops may make, some are kept for loops that nobody counts.
