@@ -70,7 +70,7 @@ fn replayed(tested: &BackendUnderTest) -> Result<(), String> {
     let sample = match &*tested.selector {
         "cpu" => Sample::all(),
         _ if !filter.is_empty() => Sample::all(),
-        _ => Sample::one_in_usual(&backend.device_info().map_err(text)?, EVERY)?,
+        _ => Sample::nested(&backend.device_info().map_err(text)?, EVERY)?,
     };
     let mut families: BTreeMap<&str, Vec<Case>> = BTreeMap::new();
     for case in cases().into_iter().filter(|case| case.is_one_call() && case.path().contains(&filter)) {

@@ -56,7 +56,7 @@ fn trials(device: &Arc<Device>) -> Vec<Trial> {
 
 /// The family's cases with every call in parts.
 fn in_parts(backend: &WebGpuBackend, family: &str) -> Result<(), Failed> {
-    let sample = Sample::one_in_usual(&backend.device_info()?, EVERY)?;
+    let sample = Sample::nested(&backend.device_info()?, EVERY)?;
     let all = cases().into_iter().filter(|case| case.family == family);
     let (mut cases, others): (Vec<Case>, Vec<Case>) = all.partition(|case| sample.has(&case.path()));
     if cases.is_empty() {

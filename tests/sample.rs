@@ -47,11 +47,11 @@ impl Sample {
         Self::on(device, 1, KERNELS)
     }
 
-    /// One in `usual` cases on every adapter. A multiple of 16, so that it is a part of what conformance runs on `device`.
+    /// One in `usual` cases on every device: a part of what conformance runs there, as far as `usual` is a multiple of 16.
     ///
     /// # Errors
     /// What is wrong with the environment variable.
-    pub fn one_in_usual(device: &DeviceInfo, usual: usize) -> Result<Self, String> {
+    pub fn nested(device: &DeviceInfo, usual: usize) -> Result<Self, String> {
         Self::on(device, usual, [usual; 2])
     }
 

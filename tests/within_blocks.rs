@@ -70,7 +70,7 @@ pub(super) fn across_buffers(backend: &WebGpuBackend) -> Result<(), String> {
 }
 
 fn conformance(backend: &WebGpuBackend, arena: Arena, every: usize) -> Result<(), String> {
-    let sample = Sample::one_in_usual(&backend.device_info().map_err(text)?, every)?;
+    let sample = Sample::nested(&backend.device_info().map_err(text)?, every)?;
     let filter = std::env::var("CASE").unwrap_or_default();
     let shard = Shard::from_environment()?;
     let mut families: BTreeMap<&str, Vec<Case>> = BTreeMap::new();

@@ -59,7 +59,7 @@ fn cases_agree(tested: &BackendUnderTest) -> Result<(), Failed> {
     let backend = open(tested)?;
     let filter = std::env::var("CASE").ok();
     let device = tested.backend()?.device_info().map_err(|error| format!("{error:?}"))?;
-    let sample = Sample::one_in_usual(&device, SAMPLE)?;
+    let sample = Sample::nested(&device, SAMPLE)?;
     let is_meant = |path: &str| match &filter {
         Some(filter) => filter.split(',').any(|part| path.contains(part)),
         None => sample.has(path),
