@@ -147,7 +147,7 @@ impl Tally {
         let took = start.elapsed();
         self.busy_milliseconds.fetch_add(took.as_millis() as u64, Ordering::Relaxed);
         let slug = &self.backend.slug;
-        // Those of operations that run at the same time are among the kernels.
+        // Kernels of operations that run at the same time are counted as well.
         let kernels = self.kernels() - kernels;
         println!("{slug}/{family}: {count} cases in {:.1} s, {kernels} kernels", took.as_secs_f64());
         if failures.is_empty() {

@@ -77,7 +77,7 @@ impl Sample {
         let (slow, rarer) = SLOW;
         let is_slow = self.every > 1 && slow.iter().any(|family| name.starts_with(family));
         let every = if is_slow { self.every * rarer } else { self.every };
-        (hash_of_name(name) >> 32) % every as u64 == self.part as u64
+        (spread(name) & 0xffff_ffff) % every as u64 == self.part as u64
     }
 
     /// Runs the cases of a family that are in the sample, and others until `run` says that one counts.
@@ -149,9 +149,18 @@ impl Shard {
     /// Whether a case of this name belongs to it.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
-        // Mixed anew, so that it doesn't depend on which cases are in a sample.
-        (hash_of_name(name).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % self.of == self.part
+        // The upper half doesn't depend on which cases are in a sample.
+        (spread(name) >> 32) % self.of == self.part
     }
+}
+
+/// The hash of a case's name with each of its bits in all others, by SplitMix64's finalizer: names that differ in their
+/// last letters alone have few upper bits apart in FNV-1a.
+fn spread(name: &str) -> u64 {
+    let mut z = hash_of_name(name);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 /// In how many cases one runs: `usual`, unless the environment variable says otherwise.

@@ -16,6 +16,8 @@ pub(crate) enum Want {
     Near { value: f64, bound: f64, flush_below: f64 },
     /// Any of these.
     AnyOf(Vec<Self>),
+    /// Any number, an infinity or NaN: what is documented to overflow on the way has no bound.
+    Anything,
 }
 
 impl Want {
@@ -44,6 +46,7 @@ impl Want {
                 Self::Near { value, bound: bound + extra, flush_below }
             }
             Self::AnyOf(all) => Self::AnyOf(all.into_iter().map(|want| want.widened(extra)).collect()),
+            Self::Anything => Self::Anything,
         }
     }
 
@@ -51,16 +54,16 @@ impl Want {
     pub(crate) const fn value(&self) -> Option<f64> {
         match *self {
             Self::Exact(value) | Self::Near { value, .. } => Some(value),
-            Self::AnyOf(_) => None,
+            Self::AnyOf(_) | Self::Anything => None,
         }
     }
 
-    /// The exact value and how far from it a number may be; none where several values are accepted.
+    /// The exact value and how far from it a number may be; none where several values are accepted, or any.
     pub(crate) const fn bounded(&self) -> Option<(f64, f64)> {
         match *self {
             Self::Exact(value) => Some((value, 0.0)),
             Self::Near { value, bound, flush_below } => Some((value, bound + flush_below)),
-            Self::AnyOf(_) => None,
+            Self::AnyOf(_) | Self::Anything => None,
         }
     }
 
@@ -91,6 +94,7 @@ impl Want {
             Self::AnyOf(ref all) => {
                 all.iter().map(|want| want.miss(got, dtype)).fold(f64::INFINITY, f64::min)
             }
+            Self::Anything => 0.0,
         }
     }
 }
@@ -107,6 +111,7 @@ impl fmt::Display for Want {
                 }
                 Ok(())
             }
+            Self::Anything => write!(f, "anything"),
         }
     }
 }

@@ -10,8 +10,9 @@ use crate::case::Case;
 use crate::data::{Data, uniform};
 use crate::grid::pairwise;
 use crate::oracle::product::Stored;
-use crate::oracle::quant::{Scales, Sum, Weights, gated, may_be_half, normed, or_nan, plus, round_to_int8};
-use crate::oracle::unary::activation;
+use crate::oracle::quant::{
+    Scales, Sum, Weights, activated, gated, may_be_half, normed, or_nan, plus, round_to_int8,
+};
 use crate::rng::Rng;
 use crate::trial::Trial;
 
@@ -295,10 +296,10 @@ impl Product {
         };
         let mut wants = Vec::new();
         for (i, j) in (0..m * n).map(|at| (at / n, at % n)) {
-            let (value, bound) = product(i, j);
+            let element = product(i, j);
             let want = match self.gate {
-                None => activation(self.activation, value, bound),
-                Some(gate) => gated(gate, c_type, [(value, bound), product(i, n + j)]),
+                None => activated(self.activation, element),
+                Some(gate) => gated(gate, c_type, [element, product(i, n + j)]),
             };
             let at = residual.index(0, i, j);
             let want = match self.residual {

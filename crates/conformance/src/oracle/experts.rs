@@ -66,7 +66,10 @@ impl Layer<'_> {
         let Some(gate) = self.gate else { return first };
         let second = part(self.n + j);
         let halves = [first, second].map(|half| (half.value, half.bound));
-        let (value, bound) = gated(gate, self.c_type, halves).bounded().unwrap_or((f64::NAN, 0.0));
+        let (value, bound) = match gated(gate, self.c_type, halves) {
+            Want::Anything => (f64::NAN, f64::INFINITY),
+            want => want.bounded().unwrap_or((f64::NAN, 0.0)),
+        };
         Product { value, bound, magnitude: value.abs() + bound }
     }
 
@@ -75,6 +78,9 @@ impl Layer<'_> {
         let want = match self.weights {
             None => {
                 let Product { value, bound, .. } = self.product(i, j);
+                if bound == f64::INFINITY {
+                    return Want::Anything;
+                }
                 if self.exact { Want::number(value) } else { Want::near(value, bound) }
             }
             Some(weights) => {
@@ -82,6 +88,9 @@ impl Layer<'_> {
                 for pair in (i * self.used..(i + 1) * self.used).filter(|&pair| self.experts[pair].is_some())
                 {
                     let (term, weight) = (self.product(pair, j), weights[pair]);
+                    if term.bound == f64::INFINITY {
+                        return Want::Anything;
+                    }
                     value += weight * term.value;
                     bound += weight.abs() * (term.bound + gamma(self.used + 2) * term.magnitude);
                     bound += 2.0 * MIN_NORMAL_F32;

@@ -25,6 +25,9 @@ pub(crate) fn may_be_half(format: QuantFormat, a: DType, rows: usize) -> bool {
 const HALF_F16: f64 = 1.0 / 2048.0;
 const SUBNORMAL_F16: f64 = 1.0 / (1u64 << 24) as f64;
 
+/// The largest f16: what is above may be infinite.
+const MAX_F16: f64 = 65504.0;
+
 /// A sum of products of elements of A, which may be off by an error, with weights.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sum {
@@ -35,6 +38,8 @@ pub(crate) struct Sum {
     input: f64,
     /// How much the errors of A move the sum.
     moved: f64,
+    /// The largest magnitude of a weight.
+    largest: f64,
 }
 
 impl Sum {
@@ -44,6 +49,7 @@ impl Sum {
         self.magnitude += (x.abs() + error) * magnitudes;
         self.input += x.abs() + error;
         self.moved += error * weight.abs();
+        self.largest = self.largest.max(magnitudes);
     }
 
     /// The sum of |a| times the magnitudes that make up a weight.
@@ -55,9 +61,12 @@ impl Sum {
     ///
     /// A term passes through the products with its quant's and its block's scale, at most k + 5 additions (of
     /// blocks and their zero points), alpha's product and the bias's addition. With many rows of f16, weights
-    /// may be rounded to f16.
+    /// may be rounded to f16; where one is beyond its range, there is no bound.
     pub(crate) fn finish(self, k: usize, alpha: f64, bias: f64, half_weights: bool) -> (f64, f64) {
-        let Self { sum, magnitude, input, moved } = self;
+        let Self { sum, magnitude, input, moved, largest } = self;
+        if half_weights && largest > MAX_F16 {
+            return (alpha * sum + bias, f64::INFINITY);
+        }
         let flushed = (k + 3) as f64 * MIN_NORMAL_F32;
         let rounding = if half_weights { HALF_F16 * magnitude + SUBNORMAL_F16 * input } else { 0.0 };
         let products = alpha.abs() * (gamma(k + 8) * magnitude + flushed + rounding + moved);
@@ -114,8 +123,20 @@ fn stored(dtype: DType, want: &Want) -> (f64, f64) {
     (value, bound + storage_rounding(dtype, value.abs() + bound))
 }
 
-/// A gated linear unit of the halves of a product, each of which may be stored before.
+/// A function of a product's element, which has an infinite bound if anything may come of it.
+pub(crate) fn activated(function: Activation, (value, bound): (f64, f64)) -> Want {
+    if bound == f64::INFINITY { Want::Anything } else { activation(function, value, bound) }
+}
+
+/// A gated linear unit of the halves of a product, each of which may be stored before; then anything may come of what
+/// its type has no room for.
 pub(crate) fn gated(gate: Gate, dtype: DType, halves: [(f64, f64); 2]) -> Want {
+    let overflows = |(value, bound): (f64, f64)| {
+        bound == f64::INFINITY || (dtype == DType::F16 && value.is_finite() && value.abs() + bound > MAX_F16)
+    };
+    if halves.into_iter().any(overflows) {
+        return Want::Anything;
+    }
     let [(opening, opening_bound), (value, bound)] =
         halves.map(|(value, bound)| stored(dtype, &Want::near(value, bound)));
     let of = |function| activation(function, opening, opening_bound);
@@ -149,6 +170,7 @@ pub(crate) fn plus(want: Want, residual: f64, exact: bool) -> Want {
             Want::near(value + residual, rounding(value, bound) + flushed)
         }
         Want::AnyOf(all) => Want::AnyOf(all.into_iter().map(|want| plus(want, residual, exact)).collect()),
+        Want::Anything => Want::Anything,
     }
 }
 
@@ -205,10 +227,10 @@ pub(super) fn expect_quant_matmul(
     for j in 0..n {
         let first = column(j);
         let second = desc.gate.map(|gate| (gate, column(n + j)));
-        for (i, &(value, bound)) in first.iter().enumerate() {
+        for (i, &element) in first.iter().enumerate() {
             let want = match &second {
-                Some((gate, second)) => gated(*gate, c.dtype, [(value, bound), second[i]]),
-                None => activation(desc.activation, value, bound),
+                Some((gate, second)) => gated(*gate, c.dtype, [element, second[i]]),
+                None => activated(desc.activation, element),
             };
             let want = match desc.residual {
                 Some(matrix) => plus(want, residual[matrix.offset + i * matrix.ld + j], false),
@@ -224,6 +246,21 @@ pub(super) fn expect_quant_matmul(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_f16_has_no_room_for_has_no_bound() {
+        let mut sum = Sum::default();
+        sum.add((1.0, 0.0), (70_000.0, 70_000.0));
+        let [f32, f16] = [false, true].map(|half_weights| sum.finish(1, 1.0, 0.0, half_weights));
+        assert!((f32.0, f16.0) == (70_000.0, 70_000.0) && f32.1 < 1.0, "{f32:?} {f16:?}");
+        let is_free = |want: Want| want.miss(f64::NAN, DType::F16) == 0.0;
+        assert!(is_free(activated(Activation::Relu, f16)) && !is_free(activated(Activation::Relu, f32)));
+        for halves in [[f32, (1.0, 0.0)], [(1.0, 0.0), f32]] {
+            assert!(is_free(gated(Gate::Geglu, DType::F16, halves)));
+            assert!(!is_free(gated(Gate::Geglu, DType::F32, halves)));
+            assert!(is_free(plus(gated(Gate::Swiglu, DType::F16, halves), 1.0, false)));
+        }
+    }
 
     #[test]
     fn rounding_to_8_bits_moves_an_element_by_half_of_the_scale_at_most() {
