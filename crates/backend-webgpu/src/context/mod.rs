@@ -19,7 +19,7 @@ use crate::memory::{Allocation, Block, DeviceSlice, Memory, Pool, Use};
 pub(crate) use crate::recorder::MAX_GROUPS;
 use crate::recorder::{
     BindingLimits, Command, Deadline, Graph, Recorder, Signal, Submits, Submitter, Then, Waits, Window,
-    usual_spin,
+    batch_finished, usual_spin,
 };
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, thread};
@@ -202,6 +202,18 @@ impl Context {
             let busy = self.recorder.lock().backlog();
             let Some(busy) = busy else { return Ok(()) };
             self.submitter.wait(&busy, deadline)?;
+        }
+    }
+
+    /// [`wait_for_backlog`](Self::wait_for_backlog) without blocking: futures that were dropped have left their batches in flight.
+    async fn wait_for_backlog_async(&self) -> BackendResult<()> {
+        loop {
+            let busy = {
+                let _guard = self.gl_lock.lock();
+                self.recorder.lock().backlog()
+            };
+            let Some(busy) = busy else { return Ok(()) };
+            batch_finished(&busy, &self.submitter, &self.gl_lock).await?;
         }
     }
 
@@ -418,6 +430,7 @@ impl Context {
     /// Waits until everything recorded so far has finished, without blocking.
     pub(crate) async fn synchronize_async(&self, op: &'static str) -> BackendResult<()> {
         let witness = self.gpu.health.witness();
+        self.wait_for_backlog_async().await?;
         let done = Signal::default();
         {
             let _guard = self.gl_lock.lock();

@@ -41,6 +41,7 @@ pub(crate) async fn copy_dtoh_async(ctx: &Context, dst: &mut [u8], src: u64) -> 
     let Some(slice) = resolve_source(ctx, op, dst.len(), src)? else {
         return ctx.take_late(op, witness, 0);
     };
+    ctx.wait_for_backlog_async().await?;
     let mut pieces = Pieces::new(ctx, &slice, dst);
     while let Some((read, piece)) = {
         let _guard = ctx.gl_lock.lock();

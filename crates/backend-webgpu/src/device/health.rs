@@ -193,12 +193,17 @@ impl Health {
         due
     }
 
-    /// To be asked after an error of the driver: on a lost device anything may fail before the loss is told,
-    /// which happens when the device is polled with nothing left to do.
+    /// To be asked after an error of the driver: on a lost device anything may fail before the loss is told. It waits for
+    /// nothing on one that is well.
     ///
     /// # Errors
     /// [`DeviceLost`](BackendError::DeviceLost), if that was the cause.
-    pub(crate) fn confirm(&self, device: &GuardedDevice) -> BackendResult<()> {
+    pub(crate) fn look(&self, device: &GuardedDevice) -> BackendResult<()> {
+        self.check().and_then(|()| if is_gone(device) { self.confirm(device) } else { Ok(()) })
+    }
+
+    /// The loss of a device that makes no buffers: it is told when the device is polled with nothing left to do.
+    fn confirm(&self, device: &GuardedDevice) -> BackendResult<()> {
         let patience = Some(Duration::from_secs(1));
         _ = sync::poll(device, wgpu::PollType::Wait { submission_index: None, timeout: patience });
         if is_gone(device) {
@@ -210,8 +215,7 @@ impl Health {
 
     /// What a call returns that got `error`: on a lost device, that it is lost.
     pub(crate) fn explain(&self, device: &GuardedDevice, error: BackendError) -> BackendError {
-        let state = self.check().and_then(|()| if is_gone(device) { self.confirm(device) } else { Ok(()) });
-        state.err().unwrap_or(error)
+        self.look(device).err().unwrap_or(error)
     }
 
     /// [`check`](Self::check) after the device's answer to work of before. A browser answers on a lost device

@@ -1,5 +1,6 @@
 //! Which batches have finished.
 
+use std::task::Waker;
 use std::time::Duration;
 
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -10,8 +11,9 @@ use crate::sync::{Condvar, Mutex};
 pub(crate) struct Progress {
     submitted: AtomicU64,
     finished: AtomicU64,
-    /// Taken to wait, so that nobody misses what is told between a look and the wait.
-    waiting: Mutex<()>,
+    /// Taken to wait, so that nobody misses what is told between a look and the wait. It has whom to wake in a page, where
+    /// nobody blocks.
+    waiting: Mutex<Vec<Waker>>,
     changed: Condvar,
 }
 
@@ -36,6 +38,18 @@ impl Progress {
     pub(crate) fn finish(&self, batch: u64) {
         self.finished.fetch_max(batch, Ordering::Release);
         self.tell();
+        let waiting = std::mem::take(&mut *self.waiting.lock());
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Has `waker` called when batches finish, unless `holds` already; whether it does.
+    pub(crate) fn wake(&self, holds: impl Fn(&Self) -> bool, waker: &Waker) -> bool {
+        let mut waiting = self.waiting.lock();
+        let holds = holds(self);
+        if !holds && !waiting.iter().any(|known| known.will_wake(waker)) {
+            waiting.push(waker.clone());
+        }
+        holds
     }
 
     /// Blocks until something changes, at most for `patience`, unless `holds` already.

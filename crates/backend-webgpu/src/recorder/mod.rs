@@ -43,7 +43,7 @@ pub(crate) use batch::{Mapped, Then};
 pub(crate) use command::{Command, MAX_GROUPS};
 pub(crate) use deadline::{Deadline, Waits};
 pub(crate) use graph::Graph;
-pub(crate) use signal::Signal;
+pub(crate) use signal::{Signal, batch_finished};
 pub(crate) use submitter::{Submits, Submitter, Ticket, usual_spin};
 pub(crate) use timing::Stopwatch;
 pub(crate) use window::{

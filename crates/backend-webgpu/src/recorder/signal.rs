@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use backend_api::BackendResult;
 
-use super::{Deadline, Submitter};
-use crate::device::GlLock;
+use super::{Deadline, Submitter, Ticket};
+use crate::device::{GlLock, Progress};
 use crate::sync::{Condvar, Instant, Mutex};
 
 /// The longest that a thread sleeps between two looks at the device.
@@ -90,44 +90,85 @@ impl<T> Signal<T> {
         }
     }
 
-    /// Waits for the value without blocking.
-    ///
-    /// In a browser the page's event loop makes the callback. Elsewhere each poll of the future polls the
-    /// device and asks to be polled again, which also notices a loss, and sleeps for a moment within, so that
-    /// no core is kept busy by waiting: see [`Submitter::nap`].
+    /// Waits for the value without blocking: see [`until`].
     ///
     /// # Errors
     /// [`DeviceLost`](backend_api::BackendError::DeviceLost).
     pub(crate) async fn wait(&self, submitter: &Submitter, gl_lock: &GlLock) -> BackendResult<T> {
-        let start = Instant::now();
-        poll_fn(|context| {
-            if cfg!(not(target_family = "wasm")) {
-                let _guard = gl_lock.lock();
-                submitter.submit_deferred(u64::MAX);
-                submitter.poll();
-            }
+        until(submitter, gl_lock, |nap, waker| {
             let mut state = self.inner.state.lock();
             if state.value.is_none()
-                && let Some(nap) = submitter.nap(start.elapsed())
+                && let Some(nap) = nap
             {
                 self.inner.changed.wait_for(&mut state, nap);
             }
-            if let Some(value) = state.value.take() {
-                return Poll::Ready(Ok(value));
+            let value = state.value.take();
+            if value.is_none() && cfg!(target_family = "wasm") {
+                state.waker = Some(waker.clone());
             }
-            if let Err(lost) = submitter.health().check() {
-                return Poll::Ready(Err(lost));
-            }
-            if cfg!(target_family = "wasm") {
-                state.waker = Some(context.waker().clone());
-                return Poll::Pending;
-            }
-            // The callback may come while some thread holds the recorder's lock, where a waker that calls the
-            // backend would wait for itself: the waker is called here instead, and the future polled again.
-            drop(state);
-            context.waker().wake_by_ref();
-            Poll::Pending
+            value
         })
         .await
     }
+}
+
+/// Waits until a batch has finished, without blocking: see [`until`].
+///
+/// # Errors
+/// [`DeviceLost`](backend_api::BackendError::DeviceLost).
+pub(crate) async fn batch_finished(
+    ticket: &Ticket,
+    submitter: &Submitter,
+    gl_lock: &GlLock,
+) -> BackendResult<()> {
+    let progress = submitter.progress();
+    let has_finished = |progress: &Progress| progress.finished() >= ticket.batch;
+    until(submitter, gl_lock, |nap, waker| {
+        if let Some(nap) = nap {
+            progress.wait(has_finished, nap);
+        }
+        let is_over = if cfg!(target_family = "wasm") {
+            progress.wake(has_finished, waker)
+        } else {
+            has_finished(progress)
+        };
+        is_over.then_some(())
+    })
+    .await
+}
+
+/// Waits until `look` finds something, without blocking. `look` is told how long it may sleep, and whom to wake in a page.
+///
+/// In a browser the page's event loop makes the callbacks. Elsewhere each poll of the future polls the
+/// device and asks to be polled again, which also notices a loss, and sleeps for a moment within, so that
+/// no core is kept busy by waiting: see [`Submitter::nap`].
+///
+/// # Errors
+/// [`DeviceLost`](backend_api::BackendError::DeviceLost).
+async fn until<T>(
+    submitter: &Submitter,
+    gl_lock: &GlLock,
+    mut look: impl FnMut(Option<Duration>, &Waker) -> Option<T>,
+) -> BackendResult<T> {
+    let start = Instant::now();
+    poll_fn(|context| {
+        if cfg!(not(target_family = "wasm")) {
+            let _guard = gl_lock.lock();
+            submitter.submit_deferred(u64::MAX);
+            submitter.poll();
+        }
+        if let Some(found) = look(submitter.nap(start.elapsed()), context.waker()) {
+            return Poll::Ready(Ok(found));
+        }
+        if let Err(lost) = submitter.health().check() {
+            return Poll::Ready(Err(lost));
+        }
+        if cfg!(not(target_family = "wasm")) {
+            // A callback may come while some thread holds the recorder's lock, where a waker that calls the
+            // backend would wait for itself: the waker is called here instead, and the future polled again.
+            context.waker().wake_by_ref();
+        }
+        Poll::Pending
+    })
+    .await
 }
