@@ -57,9 +57,8 @@ impl WebGpuBackend {
     /// COPY_SRC and COPY_DST. It is freed like any handle; the buffer lives as long as the caller or the backend uses it.
     /// A buffer that is imported again, or was exported, is the memory that it is already known as, until its handles and
     /// what was recorded with them are gone: after that its content is the caller's, whether or not a late error kept the
-    /// backend from writing it. While the
-    /// handle lives, the caller must not map or destroy the buffer: what is recorded with it would be lost,
-    /// and the next read or synchronize says so.
+    /// backend from writing it. While the handle lives, the caller must not map or destroy the buffer: what is recorded
+    /// with it would be lost, and the next read or synchronize says so.
     ///
     /// # Errors
     /// [`Unsupported`](BackendError::Unsupported) for another size, if a usage is missing or the buffer is mapped;
