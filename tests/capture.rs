@@ -18,7 +18,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use suites::{BackendUnderTest, Sample, backends, registry};
 
 /// One in how many conformance cases is run on an adapter.
-const EVERY: usize = 32;
+const EVERY: usize = 48;
 
 /// How many failing cases are listed.
 const LISTED: usize = 20;

@@ -1,7 +1,7 @@
 //! Which cases run on which adapter.
 //!
 //! A GPU and the CPU run all of them. Software adapters have samples, always the same ones, which keeps a run of
-//! everything within CI's time on two cores: an eighth on the first, lavapipe, and less on SwiftShader and OpenGL's
+//! everything within CI's time on two cores: a twelfth on the first, lavapipe, and less on SwiftShader and OpenGL's
 //! llvmpipe, another part on each. Suites that run fewer cases than conformance choose from its sample: Mesa has
 //! their kernels in its cache by then, where it spent most of the time.
 
@@ -12,11 +12,11 @@ use conformance::{Case, hash_of_name};
 const VARIABLE: &str = "EVERY";
 
 /// One in so many cases runs on a software adapter: on the first, and on a further one.
-const CASES: [usize; 2] = [8, 16];
+const CASES: [usize; 2] = [12, 24];
 
 /// One in so many kernels is forced on a software adapter, where each takes its driver 5 to 10 s to compile: on the first, and on a
 /// further one.
-const KERNELS: [usize; 2] = [3, 16];
+const KERNELS: [usize; 2] = [6, 24];
 
 /// Families whose kernels take a software driver several times as long to compile as others do, and how much rarer
 /// their cases are in samples.
@@ -47,7 +47,7 @@ impl Sample {
         Self::on(device, 1, KERNELS)
     }
 
-    /// One in `usual` cases on every device: a part of what conformance runs there, as far as `usual` is a multiple of 16.
+    /// One in `usual` cases on every device: a part of what conformance runs there, as far as `usual` is a multiple of 24.
     ///
     /// # Errors
     /// What is wrong with the environment variable.
@@ -200,7 +200,7 @@ mod tests {
         let names: Vec<String> =
             (0..20_000).map(|i| format!("{}/n{i}", ["gemm", "attention", "attention_ext"][i % 3])).collect();
         for part in 0..2 {
-            let [larger, rarer] = [16, 32].map(|every| Sample { every, part });
+            let [larger, rarer] = [24, 48].map(|every| Sample { every, part });
             assert!(names.iter().all(|name| larger.has(name) || !rarer.has(name)));
             let count =
                 |family: &str| names.iter().filter(|n| n.starts_with(family) && larger.has(n)).count();

@@ -84,6 +84,9 @@ pub(crate) fn prepare(sh: &Shell, install: bool, all: bool) -> anyhow::Result<()
 /// take minutes over a kernel otherwise.
 const UNOPTIMISED: (&str, &str) = ("GALLIVM_PERF", "nopt");
 
+/// Where EGL looks for a display's socket; Mesa complains, for each device, where it isn't set.
+const RUNTIME_FOLDER: &str = "XDG_RUNTIME_DIR";
+
 /// Makes the newer lavapipe known to the Vulkan loader of every command that `sh` runs, besides the other
 /// drivers.
 pub(crate) fn add_newer_lavapipe(sh: &Shell) -> anyhow::Result<()> {
@@ -190,7 +193,10 @@ fn report(interfaces: &[Interface]) {
 /// What `sh` tells the loaders and the drivers of the commands that it runs, for a program that it doesn't start.
 pub(crate) fn variables(sh: &Shell) -> Vec<(&'static str, OsString)> {
     let names = [ADDED_DRIVERS, CHOSEN_DRIVERS[0], UNOPTIMISED.0];
-    names.into_iter().filter_map(|name| Some((name, sh.var_os(name)?))).collect()
+    let told = names.into_iter().filter_map(|name| Some((name, sh.var_os(name)?)));
+    let folder =
+        env::var_os(RUNTIME_FOLDER).is_none().then(|| (RUNTIME_FOLDER, env::temp_dir().into_os_string()));
+    told.chain(folder).collect()
 }
 
 /// What [`variables`] gives, without SwiftShader.

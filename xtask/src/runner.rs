@@ -24,7 +24,7 @@ const ALONE: [&str; 3] = ["backend_webgpu", "custom_kernels", "faults"];
 
 /// Programs that take longest on two cores, which begin first: conformance, beside what has other kernels than it has, and
 /// then what runs a part of its cases again, whose kernels Mesa's cache has.
-const LONG: [&str; 14] = [
+const LONG: [&str; 15] = [
     "conformance",
     "matmul_kernels",
     "conv_kernels",
@@ -33,6 +33,7 @@ const LONG: [&str; 14] = [
     "shaders",
     "against_candle",
     "models",
+    "bad_input",
     "campaign",
     "small_bindings",
     "capture",
