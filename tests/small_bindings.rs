@@ -7,8 +7,10 @@
 //! of each operation.
 
 mod divided_blocks;
+mod few_limits;
 mod large_operands;
 mod large_products;
+mod opened;
 mod random_operands;
 mod wide_filters;
 mod within_blocks;
@@ -95,6 +97,12 @@ fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
     let mut trials = Vec::new();
     trials.extend(checks.into_iter().map(|check| trial("", check, None, false)));
     trials.extend(of_buffers.into_iter().map(|check| trial("buffers/", check, Some(BUFFER), false)));
+    trials.extend(few_limits::OPENINGS.iter().map(|opening| {
+        let tested = Arc::clone(&tested);
+        Trial::test(format!("small_bindings/{}/opened/{}", tested.slug, opening.name), move || {
+            opening.check(&tested).map_err(Failed::from)
+        })
+    }));
     if has_tensor_cores(&tested) {
         trials.extend(checks.into_iter().map(|check| trial("tensor_cores/", check, None, true)));
         let of_buffers = of_buffers.into_iter();

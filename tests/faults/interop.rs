@@ -61,7 +61,7 @@ type Lower = fn(&mut wgpu::Limits);
 
 /// Devices with limits below what kernels need, which the driver would refuse when they run.
 pub(crate) fn from_wgpu_with_low_limits(tested: &BackendUnderTest) -> Result<(), String> {
-    let lowered: [(&str, Lower); 6] = [
+    let lowered: [(&str, Lower); 15] = [
         ("workgroups_per_dimension", |limits| limits.max_compute_workgroups_per_dimension = 100),
         ("invocations_per_workgroup", |limits| limits.max_compute_invocations_per_workgroup = 128),
         ("workgroup_storage_size", |limits| limits.max_compute_workgroup_storage_size = 8192),
@@ -70,6 +70,19 @@ pub(crate) fn from_wgpu_with_low_limits(tested: &BackendUnderTest) -> Result<(),
             (limits.max_buffer_size, limits.max_storage_buffer_binding_size) = (4096, 4096);
         }),
         ("storage_buffer_binding_size", |limits| limits.max_storage_buffer_binding_size = 4096),
+        ("workgroup_size_x", |limits| limits.max_compute_workgroup_size_x = 128),
+        ("bindings_per_bind_group", |limits| limits.max_bindings_per_bind_group = 7),
+        ("buffers_and_acceleration_structures_per_shader_stage", |limits| {
+            limits.max_buffers_and_acceleration_structures_per_shader_stage = 8;
+        }),
+        ("bind_groups", |limits| limits.max_bind_groups = 1),
+        ("max_uniform_buffers_per_shader_stage", |limits| limits.max_uniform_buffers_per_shader_stage = 0),
+        ("dynamic_uniform_buffers_per_pipeline_layout", |limits| {
+            limits.max_dynamic_uniform_buffers_per_pipeline_layout = 0;
+        }),
+        ("uniform_buffer_binding_size", |limits| limits.max_uniform_buffer_binding_size = 128),
+        ("min_storage_buffer_offset_alignment", |limits| limits.min_storage_buffer_offset_alignment = 512),
+        ("min_uniform_buffer_offset_alignment", |limits| limits.min_uniform_buffer_offset_alignment = 512),
     ];
     for (name, lower) in lowered {
         let (instance, adapter, device, queue) = opened::open(tested, |adapter| {

@@ -120,9 +120,10 @@ impl WebGpuBackend {
     /// it, drop it or panic.
     ///
     /// # Errors
-    /// [`OutOfMemory`](BackendError::OutOfMemory); [`Unsupported`](BackendError::Unsupported) where the device was
-    /// opened with fewer than 8 storage buffers in a shader, with buffers or bindings of less than 64 KiB, or with lower
-    /// limits of workgroups than [`wgpu::Limits::downlevel_defaults`].
+    /// [`OutOfMemory`](BackendError::OutOfMemory); [`Unsupported`](BackendError::Unsupported), which names the limit, where
+    /// the device was opened with fewer than 8 storage buffers and a uniform buffer in a shader, with buffers or bindings of
+    /// less than 64 KiB, with alignments of more than 256 bytes, or with lower limits of workgroups than
+    /// [`wgpu::Limits::defaults`].
     pub fn from_wgpu(
         instance: wgpu::Instance,
         adapter: wgpu::Adapter,

@@ -49,8 +49,8 @@ pub(crate) struct Adapters {
     pub(crate) found: Vec<wgpu::Adapter>,
     /// What found them; `None` only within the drop.
     instance: Option<wgpu::Instance>,
-    /// Why there is none, where the system says so.
-    refused: Option<String>,
+    /// Those that can't be used, with the reason, and why there is none where the system says so.
+    refused: Vec<String>,
 }
 
 /// With the last handle of an instance, its drivers close what they have opened.
@@ -69,75 +69,91 @@ pub(crate) async fn enumerate() -> Adapters {
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle().with_env();
     descriptor.flags = wgpu::InstanceFlags::empty();
     #[cfg(not(target_family = "wasm"))]
-    let (instance, adapters, refused) = {
+    let (instance, found, refused) = {
         let _opening = compiling();
         let instance = wgpu::Instance::new(descriptor);
         // Natively, nothing of it waits.
-        let mut adapters = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()));
-        adapters.retain(runs_kernels);
-        (instance, adapters, None)
+        let adapters = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::all()));
+        let (found, refused) = usable(adapters);
+        (instance, found, refused)
     };
     #[cfg(target_family = "wasm")]
-    let (instance, adapters, refused) = {
+    let (instance, found, refused) = {
         let instance = wgpu::Instance::new(descriptor);
         let options = wgpu::RequestAdapterOptions {
             power_preference: wgpu::PowerPreference::HighPerformance,
             ..Default::default()
         };
-        let (mut adapters, refused) = match instance.request_adapter(&options).await {
-            Ok(adapter) => (vec![adapter], None),
-            Err(error) => (Vec::new(), Some(format!("navigator.gpu of the browser: {error}"))),
+        let (found, refused) = match instance.request_adapter(&options).await {
+            Ok(adapter) => usable(vec![adapter]),
+            Err(error) => (Vec::new(), vec![format!("navigator.gpu of the browser: {error}")]),
         };
-        adapters.retain(runs_kernels);
-        (instance, adapters, refused)
+        (instance, found, refused)
     };
-    Adapters { found: adapters, instance: Some(instance), refused }
+    Adapters { found, instance: Some(instance), refused }
 }
 
-/// Whether the adapter offers what the portable kernels need. Some OpenGL adapters have no compute shaders.
-fn runs_kernels(adapter: &wgpu::Adapter) -> bool {
-    let info = adapter.get_info();
-    adapter.get_downlevel_capabilities().flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS)
-        && too_low(&adapter.limits()).is_none()
-        && (info.backend != wgpu::Backend::Gl || compiles_compute_shaders(&info.driver_info))
+/// The adapters that run the portable kernels, and what the others need, in words.
+fn usable(mut adapters: Vec<wgpu::Adapter>) -> (Vec<wgpu::Adapter>, Vec<String>) {
+    let mut refused = Vec::new();
+    adapters.retain(|adapter| {
+        let info = adapter.get_info();
+        let missing = missing(&info, adapter.get_downlevel_capabilities().flags, &adapter.limits());
+        refused
+            .extend(missing.iter().map(|need| format!("{} ({:?}) is not {need}", info.name, info.backend)));
+        missing.is_none()
+    });
+    (adapters, refused)
+}
+
+/// What the portable kernels need and an adapter doesn't offer. Some OpenGL adapters have no compute shaders.
+fn missing(info: &wgpu::AdapterInfo, flags: wgpu::DownlevelFlags, limits: &wgpu::Limits) -> Option<String> {
+    let has_compute = flags.contains(wgpu::DownlevelFlags::COMPUTE_SHADERS)
+        && (info.backend != wgpu::Backend::Gl || compiles_compute_shaders(&info.driver_info));
+    if has_compute { too_low(limits) } else { Some("a device with compute shaders".to_owned()) }
 }
 
 /// Bytes of the largest buffer and of the largest binding, at least: what the suites run with. Parameters, staging
 /// and the classes of the pool need some of it.
 const LEAST_BUFFER: u64 = 64 << 10;
 
-/// A limit that is lower than what the portable kernels need, in words.
+/// Bytes of the alignment that windows and slots of parameters keep to, which is the largest of WebGPU's devices.
+const ALIGNMENT: u32 = 256;
+
+/// A limit that is lower than what the portable kernels need, or an alignment that is larger, in words.
 pub(crate) fn too_low(limits: &wgpu::Limits) -> Option<String> {
-    let needed = wgpu::Limits::downlevel_defaults();
-    let table = [
-        (
-            "max_compute_invocations_per_workgroup",
-            limits.max_compute_invocations_per_workgroup,
-            needed.max_compute_invocations_per_workgroup,
-        ),
-        (
-            "max_compute_workgroup_storage_size",
-            limits.max_compute_workgroup_storage_size,
-            needed.max_compute_workgroup_storage_size,
-        ),
-        (
-            "max_compute_workgroups_per_dimension",
-            limits.max_compute_workgroups_per_dimension,
-            needed.max_compute_workgroups_per_dimension,
-        ),
-        (
-            "max_storage_buffers_per_shader_stage",
-            limits.max_storage_buffers_per_shader_stage,
-            MAX_BINDINGS as u32,
-        ),
+    macro_rules! least {
+        ($($name:ident: $least:expr),+ $(,)?) => {
+            [$((stringify!($name), u64::from(limits.$name), u64::from($least))),+]
+        };
+    }
+    let needed = wgpu::Limits::defaults();
+    let bindings = MAX_BINDINGS as u32;
+    // Parameters are a uniform buffer in a group of its own, of which a slot of 256 bytes is bound.
+    let table = least! {
+        max_compute_invocations_per_workgroup: needed.max_compute_invocations_per_workgroup,
+        max_compute_workgroup_size_x: needed.max_compute_workgroup_size_x,
+        max_compute_workgroup_storage_size: needed.max_compute_workgroup_storage_size,
+        max_compute_workgroups_per_dimension: needed.max_compute_workgroups_per_dimension,
+        max_storage_buffers_per_shader_stage: bindings,
+        max_bindings_per_bind_group: bindings,
+        max_buffers_and_acceleration_structures_per_shader_stage: bindings + 1,
+        max_bind_groups: 2u32,
+        max_uniform_buffers_per_shader_stage: 1u32,
+        max_dynamic_uniform_buffers_per_pipeline_layout: 1u32,
+        max_uniform_buffer_binding_size: ALIGNMENT,
+        max_buffer_size: LEAST_BUFFER,
+        max_storage_buffer_binding_size: LEAST_BUFFER,
+    };
+    if let Some((name, _, least)) = table.into_iter().find(|(_, limit, least)| limit < least) {
+        return Some(format!("a device whose {name} is at least {least}"));
+    }
+    let alignments = [
+        ("min_storage_buffer_offset_alignment", limits.min_storage_buffer_offset_alignment),
+        ("min_uniform_buffer_offset_alignment", limits.min_uniform_buffer_offset_alignment),
     ];
-    let bytes = [
-        ("max_buffer_size", limits.max_buffer_size, LEAST_BUFFER),
-        ("max_storage_buffer_binding_size", limits.max_storage_buffer_binding_size, LEAST_BUFFER),
-    ];
-    let counts = table.into_iter().map(|(name, limit, least)| (name, u64::from(limit), u64::from(least)));
-    let (name, _, least) = counts.chain(bytes).find(|(_, limit, least)| limit < least)?;
-    Some(format!("a device whose {name} is at least {least}"))
+    let (name, _) = alignments.into_iter().find(|&(_, alignment)| alignment > ALIGNMENT)?;
+    Some(format!("a device whose {name} is at most {ALIGNMENT}"))
 }
 
 /// Whether shaders for an OpenGL of this version can have what kernels need: 4.3, or 3.1 of OpenGL ES. wgpu
@@ -217,6 +233,29 @@ mod tests {
         assert!(compiles_compute_shaders("a driver that doesn't tell"));
         assert!(!compiles_compute_shaders("3.3.0 NVIDIA 580.159.04"));
         assert!(!compiles_compute_shaders("OpenGL ES 3.0 Mesa"));
+    }
+
+    #[test]
+    fn an_adapter_that_cannot_be_used_is_told_with_the_reason() {
+        let info = wgpu::AdapterInfo::new(wgpu::DeviceType::IntegratedGpu, wgpu::Backend::Vulkan);
+        let missing = |flags, limits| missing(&info, flags, &limits);
+        let usual = wgpu::Limits::default();
+        assert_eq!(missing(wgpu::DownlevelFlags::all(), usual.clone()), None);
+        assert!(missing(wgpu::DownlevelFlags::empty(), usual.clone()).unwrap().contains("compute shaders"));
+        let need = missing(wgpu::DownlevelFlags::all(), wgpu::Limits::downlevel_defaults()).unwrap();
+        assert_eq!(need, "a device whose max_compute_workgroup_storage_size is at least 16384");
+        let need = missing(
+            wgpu::DownlevelFlags::all(),
+            wgpu::Limits { max_storage_buffers_per_shader_stage: 4, ..usual },
+        )
+        .unwrap();
+        assert_eq!(
+            need,
+            format!("a device whose max_storage_buffers_per_shader_stage is at least {MAX_BINDINGS}")
+        );
+        let adapters = Adapters { found: Vec::new(), instance: None, refused: vec![need.clone()] };
+        let error = find(adapters, &Selector::Best).unwrap_err();
+        assert!(matches!(&error, BackendError::NoAdapter { tried } if tried[1..] == [need]), "{error:?}");
     }
 
     #[test]

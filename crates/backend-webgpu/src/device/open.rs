@@ -47,7 +47,9 @@ impl Gpu {
         queue: wgpu::Queue,
         info: DeviceInfo,
     ) -> Self {
-        let needed = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX | wgpu::Features::SHADER_F16;
+        let needed = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX
+            | wgpu::Features::SHADER_F16
+            | wgpu::Features::SUBGROUP;
         let cooperative_matrices = device.features().contains(needed) && has_cooperative_matrices(&adapter);
         Self {
             profile: DeviceProfile::of(info.kind, cooperative_matrices)
@@ -85,9 +87,20 @@ fn has_device_scope_barriers(adapter: &wgpu::Adapter) -> bool {
 
 /// The size of every subgroup. Browsers want a text with subgroups to say so, which wgpu's compiler refuses.
 fn subgroup(adapter: &wgpu::Adapter, device: &wgpu::Device) -> Option<u32> {
-    let wgpu::AdapterInfo { subgroup_min_size: min, subgroup_max_size: max, .. } = adapter.get_info();
     let usable = !cfg!(target_family = "wasm") && device.features().contains(wgpu::Features::SUBGROUP);
-    (usable && min == max).then_some(min)
+    fixed_subgroup(&adapter.get_info()).filter(|_| usable)
+}
+
+/// PCI's number of NVIDIA.
+const NVIDIA: u32 = 0x10de;
+
+/// The size of every subgroup of every kernel, if there is only one. Of Direct3D's numbers, its documentation tells programs
+/// to rely on `WaveLaneCountMin` alone, and kept `WaveLaneCountMax` for later: that a driver reports equal ones says nothing.
+/// NVIDIA's devices have no other size than 32.
+fn fixed_subgroup(info: &wgpu::AdapterInfo) -> Option<u32> {
+    let &wgpu::AdapterInfo { subgroup_min_size: min, subgroup_max_size: max, backend, vendor, .. } = info;
+    let is_known = backend != wgpu::Backend::Dx12 || vendor == NVIDIA;
+    (is_known && min == max).then_some(min)
 }
 
 /// What is used where an adapter has it. Nothing is required.
@@ -142,4 +155,30 @@ pub(crate) async fn open(
         }
     };
     Ok(Gpu::new(instance, adapter, GuardedDevice::own(device), queue, info))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subgroups_are_used_where_all_are_of_one_size() {
+        let of = |backend, vendor, [min, max]: [u32; 2]| {
+            let info = wgpu::AdapterInfo::new(wgpu::DeviceType::IntegratedGpu, backend);
+            fixed_subgroup(&wgpu::AdapterInfo {
+                vendor,
+                subgroup_min_size: min,
+                subgroup_max_size: max,
+                ..info
+            })
+        };
+        let (vulkan, direct3d, intel) = (wgpu::Backend::Vulkan, wgpu::Backend::Dx12, 0x8086);
+        assert_eq!(of(vulkan, intel, [8, 32]), None);
+        assert_eq!(of(wgpu::Backend::Metal, 0, [4, 64]), None);
+        assert_eq!(
+            [[8, 8], [16, 16], [64, 64]].map(|sizes| of(vulkan, 0, sizes)),
+            [Some(8), Some(16), Some(64)]
+        );
+        assert_eq!([of(direct3d, intel, [8, 8]), of(direct3d, NVIDIA, [32, 32])], [None, Some(32)]);
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use backend_api::{BackendError, BackendResult, Diagnostic};
+use backend_api::{BackendError, BackendResult, Diagnostic, DiagnosticKind};
 
 use super::Variant;
 use super::compose::{Target, compose};
@@ -138,6 +138,7 @@ impl Pipelines {
         if self.kernels.read().contains_key(variant) {
             return Ok(());
         }
+        self.require_room(variant)?;
         let layout = self.layout_of(variant);
         let pipeline = guarded_async(&self.device, || {
             let _guard = gl_lock.lock();
@@ -167,7 +168,25 @@ impl Pipelines {
         })
     }
 
+    /// Refuses a kernel whose workgroups the device has no room for: wgpu compares no kernel with the limit of workgroup
+    /// memory, and what drivers do with more isn't defined. Planners choose none.
+    fn require_room(&self, variant: &Variant) -> BackendResult<()> {
+        let (workgroup, limits) = (variant.workgroup, self.device.limits());
+        let numbers = [
+            ("invocations", workgroup.invocations, limits.max_compute_invocations_per_workgroup),
+            ("bytes", workgroup.bytes, limits.max_compute_workgroup_storage_size),
+        ];
+        match numbers.into_iter().find(|(_, number, max)| number > max) {
+            None => Ok(()),
+            Some((what, number, max)) => {
+                let said = format!("a workgroup has {number} {what}, the limit is {max}");
+                Err(kernel_error(variant, Diagnostic::new(said).of_kind(DiagnosticKind::Limit)))
+            }
+        }
+    }
+
     fn compile(&self, variant: &Variant) -> BackendResult<Kernel> {
+        self.require_room(variant)?;
         let _span = tracing::debug_span!("compile", kernel = variant.kernel(), %variant).entered();
         let layout = self.layout_of(variant);
         // Outside of the error scopes, so that nothing waits within.
@@ -318,11 +337,11 @@ impl Pipelines {
                 #[cfg(feature = "count-out-of-bounds")]
                 watch: Some(self.counters.watch(variant)),
             }),
-            Err(error) => Err(BackendError::Kernel {
-                name: variant.kernel().to_owned(),
-                variant: variant.to_string(),
-                source: Diagnostic::new(error.to_string()),
-            }),
+            Err(error) => Err(kernel_error(variant, Diagnostic::new(error.to_string()))),
         }
     }
+}
+
+fn kernel_error(variant: &Variant, source: Diagnostic) -> BackendError {
+    BackendError::Kernel { name: variant.kernel().to_owned(), variant: variant.to_string(), source }
 }

@@ -12,7 +12,7 @@ use backend_api::{BackendError, BackendResult, MemoryStats};
 
 pub(crate) use account::Use;
 pub(crate) use block::{Block, BufferId, Piece, Storage, are_cut};
-pub(crate) use pool::{Allocation, Pool};
+pub(crate) use pool::{Allocation, Pool, VECTOR_BYTES};
 use shared::SharedBuffers;
 
 use crate::sync::Mutex;

@@ -10,6 +10,9 @@ use crate::device::{GuardedDevice, LastHandle, Progress, guarded};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 
+/// Bytes of the vectors that kernels read.
+pub(crate) const VECTOR_BYTES: usize = 16;
+
 /// The smallest buffer.
 const MIN_BYTES: usize = 256;
 /// From here on sizes are rounded to a multiple of this only: a quarter of waste would be too much.
@@ -327,9 +330,9 @@ impl Pool {
     }
 }
 
-/// The largest buffer of whole words that the device allows.
+/// The largest buffer of whole vectors that the device allows: a kernel that reads vectors reads the last one whole.
 fn largest(limits: &wgpu::Limits) -> usize {
-    usize::try_from(limits.max_buffer_size).unwrap_or(usize::MAX) / 4 * 4
+    usize::try_from(limits.max_buffer_size).unwrap_or(usize::MAX) / VECTOR_BYTES * VECTOR_BYTES
 }
 
 /// The size of each buffer but the last one of an allocation in several, where buffers of `max` bytes are possible: a

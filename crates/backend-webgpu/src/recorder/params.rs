@@ -76,10 +76,14 @@ impl Params {
 
 /// Parameters that don't change, slot after slot in as many buffers as they need.
 #[derive(Debug)]
-pub(crate) struct ParamsTable(Vec<wgpu::BindGroup>);
+pub(crate) struct ParamsTable {
+    groups: Vec<wgpu::BindGroup>,
+    /// Slots of each buffer but the last one.
+    slots: usize,
+}
 
 impl ParamsTable {
-    /// Slots of one buffer of 1 MiB.
+    /// Slots of one buffer of 1 MiB, where buffers may be so large.
     const SLOTS: usize = 4096;
 
     /// Errors of wgpu end up in the caller's error scope.
@@ -94,7 +98,9 @@ impl ParamsTable {
             bytes.extend_from_slice(params);
             bytes.resize(offset + SLOT, 0);
         }
-        let groups = bytes.chunks(Self::SLOTS * SLOT).map(|chunk| {
+        let largest = usize::try_from(device.limits().max_buffer_size).unwrap_or(usize::MAX);
+        let slots = Self::SLOTS.min(largest / SLOT).max(1);
+        let groups = bytes.chunks(slots * SLOT).map(|chunk| {
             let buffer = device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some("params"),
                 size: chunk.len() as u64,
@@ -108,12 +114,12 @@ impl ParamsTable {
             buffer.unmap();
             bind(device, layout, &buffer)
         });
-        Self(groups.collect())
+        Self { groups: groups.collect(), slots }
     }
 
     /// The bind group and the dynamic offset that show the `index`th parameters to a kernel.
     pub(crate) fn slot(&self, index: usize) -> (&wgpu::BindGroup, u32) {
-        (&self.0[index / Self::SLOTS], (index % Self::SLOTS * SLOT) as u32)
+        (&self.groups[index / self.slots], (index % self.slots * SLOT) as u32)
     }
 }
 
@@ -146,6 +152,8 @@ fn bind(device: &wgpu::Device, layout: &wgpu::BindGroupLayout, buffer: &wgpu::Bu
 
 #[cfg(test)]
 mod tests {
+    use backend_api::ComputeBackend as _;
+
     use super::*;
     use crate::WebGpuBackend;
 
@@ -184,6 +192,20 @@ mod tests {
         let table = ParamsTable::new(backend.device().unwrap(), layout, (0..4098).map(|_| &[7_u8; 12][..]));
         let [first, last, next, end] = [0, 4095, 4096, 4097].map(|index| table.slot(index));
         assert_eq!([first.1, last.1, next.1, end.1], [0, 4095 * 256, 0, 256]);
-        assert!(first.0 == last.0 && next.0 == end.0 && first.0 != next.0 && table.0.len() == 2);
+        assert!(first.0 == last.0 && next.0 == end.0 && first.0 != next.0 && table.groups.len() == 2);
+    }
+
+    #[test]
+    fn parameters_that_stay_lie_in_buffers_as_large_as_the_device_has() {
+        let limits = wgpu::Limits { max_buffer_size: 64 << 10, ..wgpu::Limits::default() };
+        let mut backend = WebGpuBackend::new();
+        backend.init_with_limits(|of_adapter| *of_adapter = limits.or_worse_values_from(of_adapter)).unwrap();
+        let call = backend.context("test").unwrap();
+        let (device, layout) = (backend.device().unwrap(), call.device().pipelines.params_layout());
+        let table = ParamsTable::new(device, layout, (0..257).map(|_| &[7_u8; 12][..]));
+        let [last, next] = [255, 256].map(|index| table.slot(index));
+        assert_eq!((last.1, next.1, table.groups.len()), (255 * 256, 0, 2));
+        assert!(last.0 != next.0);
+        backend.synchronize().expect("no late error of a buffer");
     }
 }

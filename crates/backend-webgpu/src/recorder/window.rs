@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use backend_api::{BackendError, BackendResult, DType};
 
-use crate::memory::{Block, DeviceSlice, Piece, are_cut};
+use crate::memory::{self, Block, DeviceSlice, Piece, are_cut};
 
 /// The part of a buffer that a kernel sees, and where in it the operand starts.
 ///
@@ -33,7 +33,7 @@ pub(crate) struct Window {
 }
 
 /// Bytes of the vectors that kernels read.
-pub(crate) const VECTOR_BYTES: u64 = 16;
+pub(crate) const VECTOR_BYTES: u64 = memory::VECTOR_BYTES as u64;
 
 /// A multiple of the offset alignment of every device: WebGPU's `minStorageBufferOffsetAlignment` is a power of two
 /// of at most 256.
@@ -94,9 +94,11 @@ pub(crate) struct BindingLimits {
 
 impl BindingLimits {
     pub(crate) fn of(limits: &wgpu::Limits) -> Self {
+        // Indices are u32, and a window of 2 GiB has 2³⁰ elements of the smallest type.
+        let max_bytes = limits.max_storage_buffer_binding_size.min(limits.max_buffer_size).min(1 << 31);
         Self {
-            // Indices are u32, and a window of 2 GiB has 2³⁰ elements of the smallest type.
-            max_bytes: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size).min(1 << 31),
+            // Whole vectors are bound.
+            max_bytes: max_bytes / VECTOR_BYTES * VECTOR_BYTES,
             alignment: u64::from(limits.min_storage_buffer_offset_alignment),
         }
     }
@@ -404,7 +406,8 @@ mod tests {
                 wgpu::Limits { max_storage_buffer_binding_size, max_buffer_size, ..wgpu::Limits::default() };
             BindingLimits::of(&limits).max_bytes
         };
-        assert_eq!([of(100, 200), of(200, 100), of(1 << 40, 1 << 40)], [100, 100, 1 << 31]);
+        assert_eq!([of(112, 200), of(200, 112), of(1 << 40, 1 << 40)], [112, 112, 1 << 31]);
+        assert_eq!([of(127, 200), of((1 << 31) - 1, 1 << 40)], [112, (1 << 31) - 16], "whole vectors");
     }
 
     #[test]
