@@ -60,6 +60,11 @@ fn product(shapes: &mut Shapes, p: Ptrs) -> Call {
         3..=5 => [m, m, k],
         // Long sums of few.
         1 | 2 => [m.min(64), n.min(64), shapes.extent(1 << 17)],
+        // Whole tiles, or little more.
+        6..=9 => {
+            let [m, n] = [(); 2].map(|()| 128 * shapes.extent(8) + shapes.pick(&[0, 1, 8, 16]));
+            [m, n, 64 * shapes.extent(16)]
+        }
         _ => [m, n, k],
     };
     let batch = shapes.pick(&[1, 1, 3]);
@@ -231,8 +236,8 @@ fn conv_shape(shapes: &mut Shapes) -> ConvShape {
     let of_group = if groups == 16 { 2 } else { 128 };
     let [channels, filters] = [(); 2].map(|()| groups * shapes.extent(of_group));
     let [batch, height, width] = [shapes.extent(4), 8 + shapes.extent(60), 8 + shapes.extent(60)];
-    let window = if shapes.below(12) == 0 {
-        let sides = shapes.pick(&[[13, 11], [33, 31]]);
+    let window = if shapes.below(8) == 0 {
+        let sides = shapes.pick(&[[13, 11], [33, 31], [65, 63]]);
         Window::new(sides).with_padding(sides.map(|side| side / 2))
     } else if shapes.below(3) == 0 {
         let side = shapes.pick(&[3, 5]);
