@@ -172,7 +172,7 @@ mod tests {
     use std::cell::RefCell;
 
     use backend_api::desc::{ConvShape, ImageShape, Window as FilterWindow};
-    use backend_api::{Activation, ComputeBackend as _, DType};
+    use backend_api::{Activation, DType};
 
     use super::*;
     use crate::WebGpuBackend;
