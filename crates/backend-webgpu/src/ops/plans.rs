@@ -115,8 +115,8 @@ impl Pretended {
     }
 
     fn limits(&self) -> wgpu::Limits {
-        let mut limits = wgpu::Limits::default();
-        limits.max_storage_buffers_per_shader_stage = MAX_BINDINGS as u32;
+        let max_storage_buffers_per_shader_stage = MAX_BINDINGS as u32;
+        let mut limits = wgpu::Limits { max_storage_buffers_per_shader_stage, ..wgpu::Limits::default() };
         if let Some([binding, buffer]) = self.bindings {
             (limits.max_storage_buffer_binding_size, limits.max_buffer_size) = (binding, buffer);
         }
