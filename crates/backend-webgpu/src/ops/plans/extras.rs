@@ -52,8 +52,8 @@ pub(super) const RIGS: [Rig; 18] = [
     Rig { name: "small bindings", device: H200.with_bindings(2 << 20, 1 << 28), calls: 60, ..USUAL },
     Rig { name: "small buffers", device: INTEGRATED.with_bindings(2 << 20, 8 << 20), calls: 60, ..USUAL },
     // Of a filter, or of a row, there is hardly room for one.
-    Rig { name: "tiny bindings", device: H200.with_bindings(64 << 10, 1 << 28), calls: 60, ..USUAL },
-    Rig { name: "tiny buffers", device: INTEGRATED.with_bindings(128 << 10, 1 << 20), calls: 60, ..USUAL },
+    Rig { name: "tiny bindings", device: H200.with_bindings(64 << 10, 1 << 28), calls: 30, ..USUAL },
+    Rig { name: "tiny buffers", device: INTEGRATED.with_bindings(128 << 10, 1 << 20), calls: 30, ..USUAL },
     Rig {
         name: "Direct3D",
         device: Pretended { api: "Dx12", subgroup: Some(32), ..INTEGRATED },
