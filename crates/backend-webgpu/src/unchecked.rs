@@ -159,3 +159,54 @@ pub(crate) fn experimental_features() -> wgpu::ExperimentalFeatures {
     // (`WebGpuBackend::without_cooperative_matrices`).
     unsafe { wgpu::ExperimentalFeatures::enabled() }
 }
+
+/// An adapter that runs nothing, wgpu's `noop`, as if it had these features and limits. That `wgpu::Instance` finds one would
+/// be a feature of wgpu, with which all of it would be built again.
+#[cfg(test)]
+pub(crate) fn noop_adapter(
+    features: wgpu::Features,
+    limits: wgpu::Limits,
+) -> (wgpu::Instance, wgpu::Adapter) {
+    use wgpu::hal::{Instance as _, noop};
+    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+    descriptor.backends = wgpu::Backends::empty();
+    descriptor.flags = wgpu::InstanceFlags::empty();
+    let options = &mut descriptor.backend_options.noop;
+    (options.enable, options.features, options.limits) = (true, Some(features), Some(limits));
+    let of_hal = wgpu::hal::InstanceDescriptor {
+        name: "noop",
+        flags: descriptor.flags,
+        memory_budget_thresholds: descriptor.memory_budget_thresholds,
+        backend_options: descriptor.backend_options.clone(),
+        telemetry: None,
+        display: None,
+    };
+    let instance = wgpu::Instance::new(descriptor);
+    // SAFETY: It loads and opens nothing.
+    let noop = unsafe { noop::Context::init(&of_hal) }.expect("an interface that is enabled");
+    // SAFETY: No surface is given.
+    let exposed = unsafe { noop.enumerate_adapters(None) }.swap_remove(0);
+    // SAFETY: Of the instance, which is none of the system's, the adapter keeps all that it needs.
+    let adapter = unsafe { instance.create_adapter_from_hal(exposed) };
+    (instance, adapter)
+}
+
+/// A buffer of a [`noop_adapter`]'s device with no more memory than a word, whatever its size.
+#[cfg(test)]
+pub(crate) fn hollow_buffer(device: &wgpu::Device, descriptor: &wgpu::BufferDescriptor<'_>) -> wgpu::Buffer {
+    use wgpu::hal::{BufferDescriptor, Device as _, MemoryFlags, api::Noop};
+    let of_hal = BufferDescriptor {
+        label: None,
+        size: 4,
+        usage: wgpu::BufferUses::empty(),
+        memory_flags: MemoryFlags::empty(),
+    };
+    // SAFETY: The device behind the guard is only asked for a buffer.
+    let noop = unsafe { device.as_hal::<Noop>() }.expect("a device that runs nothing");
+    // SAFETY: It is a part of the host's memory, and isn't mapped.
+    let buffer = unsafe { noop.create_buffer(&of_hal) }.expect("a word");
+    drop(noop);
+    // SAFETY: It is of this device and filled with zeros. It is smaller than it says, for which `noop` looks at each access:
+    // it panics past the end.
+    unsafe { device.create_buffer_from_hal::<Noop>(buffer, descriptor) }
+}

@@ -39,6 +39,9 @@ pub(crate) struct Pool {
     state: Mutex<State>,
     /// Whether a buffer was dropped that a cached bind group may keep alive.
     has_dropped: Arc<AtomicBool>,
+    /// Whether buffers have no memory, as of a device that only plans.
+    #[cfg(test)]
+    is_hollow: AtomicBool,
     /// Below all that has a handle of the device, as fields are dropped in their order.
     last: Arc<LastHandle>,
 }
@@ -114,6 +117,8 @@ impl Pool {
             progress: Arc::clone(progress),
             state: Mutex::default(),
             has_dropped: Arc::clone(has_dropped),
+            #[cfg(test)]
+            is_hollow: AtomicBool::new(false),
             last: Arc::clone(last),
         }
     }
@@ -237,6 +242,12 @@ impl Pool {
         self.state.lock().refusals = Refusals { after, count };
     }
 
+    /// From now on, buffers have no memory. Their device must be one that runs nothing.
+    #[cfg(test)]
+    pub(crate) fn make_hollow(&self) {
+        self.is_hollow.store(true, Ordering::Relaxed);
+    }
+
     pub(crate) fn set_budget(&self, budget: Option<usize>) {
         let mut state = self.state.lock();
         state.budget = budget;
@@ -317,16 +328,17 @@ impl Pool {
     }
 
     fn create(&self, size: usize) -> Result<wgpu::Buffer, wgpu::Error> {
-        guarded(&self.device, || {
-            self.device.create_buffer(&wgpu::BufferDescriptor {
-                label: Some("tensor"),
-                size: size as u64,
-                usage: wgpu::BufferUsages::STORAGE
-                    | wgpu::BufferUsages::COPY_SRC
-                    | wgpu::BufferUsages::COPY_DST,
-                mapped_at_creation: false,
-            })
-        })
+        let descriptor = wgpu::BufferDescriptor {
+            label: Some("tensor"),
+            size: size as u64,
+            usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        };
+        #[cfg(test)]
+        if self.is_hollow.load(Ordering::Relaxed) {
+            return Ok(crate::unchecked::hollow_buffer(&self.device, &descriptor));
+        }
+        guarded(&self.device, || self.device.create_buffer(&descriptor))
     }
 }
 

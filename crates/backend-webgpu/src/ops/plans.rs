@@ -1,7 +1,8 @@
 //! The plans of many shapes on devices that this machine doesn't have.
 //!
-//! A device is pretended: a real one with f16 is opened, and planners are told of another's kind, limits and
-//! compute units. Calls are dry runs, which only note the kernels that they ask for.
+//! A device is pretended: it runs nothing, has memory for nothing, and planners are told of a kind, features, limits and
+//! compute units. So a machine's own adapters change nothing, and none is needed. Calls are dry runs, which only note the
+//! kernels that they ask for.
 //!
 //! A plan that changes is a decision, so their digests are written down here, and those of their grids and
 //! parameters. `PLANS=FILE cargo test --package backend-webgpu plans` writes the plans, one line each, to compare
@@ -9,6 +10,7 @@
 
 pub(in crate::ops) mod bounds;
 mod calls;
+mod digests;
 mod extras;
 mod shapes;
 
@@ -19,7 +21,7 @@ use backend_api::desc::{
     MatmulDesc, Matrix, QuantMatrix, Window,
 };
 use backend_api::quant::QuantFormat;
-use backend_api::{BackendResult, ComputeBackend as _, DType, DeviceKind};
+use backend_api::{BackendResult, ComputeBackend as _, DType, DeviceInfo, DeviceKind};
 
 use bounds::Footprints;
 use shapes::Shapes;
@@ -28,14 +30,15 @@ use super::op_context::Launch;
 use super::{SelfTests, State};
 use crate::WebGpuBackend;
 use crate::context::Context;
-use crate::device::{self, DeviceProfile, Selector, h200};
+use crate::device::{self, DeviceProfile, MAX_BINDINGS, h200};
 use crate::kernels::Variant;
 use crate::opened::Opened;
+use crate::unchecked::noop_adapter;
 
 /// Shapes of each operation.
 const SHAPES: usize = 500;
 
-/// Bytes of an operand at most, which every adapter can bind.
+/// Bytes of an operand at most, which every device can bind by WebGPU's default limits.
 const MAX_BYTES: usize = 1 << 27;
 
 /// A device as planners see it.
@@ -43,65 +46,61 @@ const MAX_BYTES: usize = 1 << 27;
 struct Pretended {
     name: &'static str,
     kind: DeviceKind,
+    /// The interface, as wgpu calls it.
+    api: &'static str,
     compute_units: usize,
     /// Bytes of workgroup memory, and invocations of a workgroup.
     workgroup: [u32; 2],
-    /// Whether it has cooperative matrices, and subgroups of 32.
+    /// Whether it has cooperative matrices, and takes SPIR-V.
     tensor_cores: bool,
+    /// Invocations of a subgroup, where kernels may use subgroups.
+    subgroup: Option<u32>,
+    f16: bool,
     /// The most bytes of a binding, and of a buffer, where these are fewer than WebGPU's default limits.
     bindings: Option<[u64; 2]>,
     /// Whether its workgroups can tell each other something.
     barriers: bool,
 }
 
-const DEVICES: [Pretended; 4] = [
-    Pretended {
-        name: "H200",
-        kind: DeviceKind::DiscreteGpu,
-        compute_units: h200::COMPUTE_UNITS,
-        workgroup: [48 << 10, 1024],
-        tensor_cores: true,
-        bindings: None,
-        barriers: false,
-    },
-    Pretended {
-        name: "laptop GPU",
-        kind: DeviceKind::DiscreteGpu,
-        compute_units: 24,
-        workgroup: [48 << 10, 1024],
-        tensor_cores: true,
-        bindings: None,
-        barriers: false,
-    },
-    Pretended {
-        name: "integrated GPU",
-        kind: DeviceKind::IntegratedGpu,
-        compute_units: 16,
-        workgroup: [32 << 10, 1024],
-        tensor_cores: false,
-        bindings: None,
-        barriers: false,
-    },
-    Pretended {
-        name: "software adapter",
-        kind: DeviceKind::SoftwareAdapter,
-        compute_units: 1,
-        workgroup: [16 << 10, 256],
-        tensor_cores: false,
-        bindings: None,
-        barriers: false,
-    },
-];
+const H200: Pretended = Pretended {
+    name: "H200",
+    kind: DeviceKind::DiscreteGpu,
+    api: "Vulkan",
+    compute_units: h200::COMPUTE_UNITS,
+    workgroup: [48 << 10, 1024],
+    tensor_cores: true,
+    subgroup: Some(32),
+    f16: true,
+    bindings: None,
+    barriers: true,
+};
+
+const LAPTOP: Pretended = Pretended { name: "laptop GPU", compute_units: 24, ..H200 };
+
+const INTEGRATED: Pretended = Pretended {
+    name: "integrated GPU",
+    kind: DeviceKind::IntegratedGpu,
+    compute_units: 16,
+    workgroup: [32 << 10, 1024],
+    tensor_cores: false,
+    subgroup: None,
+    ..H200
+};
+
+const SOFTWARE: Pretended = Pretended {
+    name: "software adapter",
+    kind: DeviceKind::SoftwareAdapter,
+    compute_units: 1,
+    workgroup: [16 << 10, 256],
+    ..INTEGRATED
+};
+
+const DEVICES: [Pretended; 4] = [H200, LAPTOP, INTEGRATED, SOFTWARE];
 
 impl Pretended {
     /// The device with other limits of a workgroup's memory and invocations.
     const fn with_workgroup(self, workgroup: [u32; 2]) -> Self {
         Self { workgroup, ..self }
-    }
-
-    /// The device with workgroups that can tell each other something.
-    const fn with_barriers(self) -> Self {
-        Self { barriers: true, ..self }
     }
 
     /// The device with other limits of a binding and of a buffer.
@@ -115,42 +114,52 @@ impl Pretended {
         Ok(WebGpuBackend::over(self.open(state)?.dry_run()))
     }
 
+    fn limits(&self) -> wgpu::Limits {
+        let max_storage_buffers_per_shader_stage = MAX_BINDINGS as u32;
+        let mut limits = wgpu::Limits { max_storage_buffers_per_shader_stage, ..wgpu::Limits::default() };
+        if let Some([binding, buffer]) = self.bindings {
+            (limits.max_storage_buffer_binding_size, limits.max_buffer_size) = (binding, buffer);
+        }
+        let [bytes, invocations] = self.workgroup;
+        limits.max_compute_workgroup_storage_size = bytes;
+        limits.max_compute_invocations_per_workgroup = invocations;
+        limits.max_compute_workgroup_size_x = invocations;
+        limits
+    }
+
+    /// The device, of which nothing is the machine's.
     fn open(&self, state: State) -> BackendResult<Opened> {
-        let real = async {
-            let adapters = device::enumerate().await;
-            // f16 isn't pretended: launchers ask the device for it.
-            let has_f16 = |adapter: &wgpu::Adapter| adapter.features().contains(wgpu::Features::SHADER_F16);
-            let index = adapters.found.iter().position(has_f16).map_or_else(String::new, |i| i.to_string());
-            let (instance, adapter, info) = device::find(adapters, &Selector::from(index.as_str()))?;
-            let mut limits = adapter.limits();
-            if let Some([_, buffer]) = self.bindings {
-                limits.max_buffer_size = buffer;
-            }
-            device::open(instance, adapter, info, limits, true).await
+        let mut features = wgpu::Features::IMMEDIATES;
+        features.set(wgpu::Features::SHADER_F16, self.f16);
+        let (instance, adapter) = noop_adapter(features, self.limits());
+        let info = DeviceInfo {
+            selector: "webgpu:0".to_owned(),
+            name: self.name.to_owned(),
+            api: self.api.to_owned(),
+            driver: String::new(),
+            kind: self.kind,
         };
-        let mut gpu = pollster::block_on(real)?;
-        gpu.info.kind = self.kind;
-        // A CPU's cores are the machine's, on which plans must not depend here.
+        let mut gpu = pollster::block_on(device::open(instance, adapter, info, self.limits(), false))?;
         let usual = match self.kind {
+            // Not as many as the machine has.
             DeviceKind::SoftwareAdapter => DeviceProfile::of_cores(2),
             kind => DeviceProfile::of(kind, self.tensor_cores),
         };
         gpu.profile = DeviceProfile { compute_units: self.compute_units, ..usual };
         gpu.cooperative_matrices = self.tensor_cores;
         gpu.takes_spirv = self.tensor_cores;
-        gpu.device_scope_barriers |= self.barriers;
-        gpu.subgroup = self.tensor_cores.then_some(32);
-        // What each adapter grants, so that plans are alike on every machine that runs this.
-        gpu.limits = wgpu::Limits::default();
-        if let Some([binding, buffer]) = self.bindings {
-            (gpu.limits.max_storage_buffer_binding_size, gpu.limits.max_buffer_size) = (binding, buffer);
-        }
-        let [bytes, invocations] = self.workgroup;
-        gpu.limits.max_compute_workgroup_storage_size = bytes;
-        gpu.limits.max_compute_invocations_per_workgroup = invocations;
-        gpu.limits.max_compute_workgroup_size_x = invocations;
-        Ok(Opened::with_state(Context::new(gpu)?, state))
+        gpu.device_scope_barriers = self.barriers;
+        gpu.subgroup = self.subgroup;
+        gpu.packed_dots = true;
+        let context = Context::new(gpu)?;
+        context.memory.pool().make_hollow();
+        Ok(Opened::with_state(context, state))
     }
+}
+
+/// A backend whose calls plan for an H200 and launch nothing.
+pub(in crate::ops) fn of_h200() -> WebGpuBackend {
+    H200.backend().expect("a device that runs nothing")
 }
 
 /// The plan for a shape.
@@ -294,7 +303,7 @@ fn every_device_has_a_plan_for_every_shape() {
 /// Before a warm-up tests variants on tensor cores one after the other, it compiles all of them side by side.
 #[test]
 fn variants_may_be_planned_for_before_they_are_tested() {
-    let opened = DEVICES[0].open(State::default()).unwrap();
+    let opened = H200.open(State::default()).unwrap();
     let backend = WebGpuBackend::over(opened.untested_dry_run());
     let [a, b, c] = [(); 3].map(|()| backend.alloc(MAX_BYTES).unwrap());
     let matrix = |ptr| Matrix::new(ptr, DType::F16, 1024);
@@ -317,7 +326,7 @@ fn variants_may_be_planned_for_before_they_are_tested() {
 /// An invocation that makes a whole sum alone takes a quarter of a microsecond for each tap.
 #[test]
 fn long_sums_of_few_filters_are_shared() {
-    let backend = DEVICES[0].backend().unwrap();
+    let backend = H200.backend().unwrap();
     let [input, filter, output] = [(); 3].map(|()| backend.alloc(MAX_BYTES).unwrap());
     let kernels = |input_shape: [usize; 4], filters: usize, side: usize, layout: ImageLayout| {
         let shape = ConvShape::new(ImageShape::nchw(input_shape), filters, Window::new([side; 2]))
@@ -337,7 +346,7 @@ fn long_sums_of_few_filters_are_shared() {
 /// Kernels that fetch a key before they know whether there is one would read what isn't bound.
 #[test]
 fn without_keys_no_kernel_fetches_one() {
-    let backend = DEVICES[0].backend().unwrap();
+    let backend = H200.backend().unwrap();
     let [q, o] = [(); 2].map(|()| backend.alloc(MAX_BYTES).unwrap());
     let shape = |seq_q, seq_kv| AttentionShape { batch: 2, heads: 8, seq_q, seq_kv, head_dim: 64 };
     let plan = |dtype, seq_q, seq_kv| {
@@ -363,7 +372,7 @@ fn without_keys_no_kernel_fetches_one() {
 /// As many experts as there may be, none of which is used, are bound in one launch.
 #[test]
 fn experts_without_use_are_one_launch() {
-    let backend = DEVICES[2].backend().unwrap();
+    let backend = INTEGRATED.backend().unwrap();
     let [a, weights, c] = [(); 3].map(|()| backend.alloc(MAX_BYTES).unwrap());
     let (experts, k) = (1 << 24, 1 << 31);
     let format = QuantFormat::U4 { group: 128, zero_points: true };

@@ -72,6 +72,10 @@ impl Block {
         WORKGROUP / self.parts * self.pixels
     }
 
+    fn fits(limits: &wgpu::Limits) -> bool {
+        has_room(limits, WORKGROUP, ROOM * FOUR * DType::F32.size())
+    }
+
     /// Whether it can make a convolution.
     pub(super) fn is_possible(self, ctx: &OpContext, gather: &ConvGather) -> bool {
         let places = gather.filter[0].saturating_mul(gather.filter[1]);
@@ -80,7 +84,7 @@ impl Block {
             && gather.source.iter().all(|&extent| extent > 0)
             // Four channels of each place are staged at once.
             && places.saturating_mul(self.filters) <= ROOM
-            && has_room(&ctx.gpu().limits, WORKGROUP, ROOM * 4 * DType::F32.size())
+            && Self::fits(&ctx.gpu().limits)
     }
 
     /// Nanoseconds of a convolution of so many taps and groups: what a workgroup waits for, or what all of a compute
@@ -227,6 +231,15 @@ pub(super) fn launch(
 mod tests {
     use super::*;
     use crate::kernels::compose;
+    use crate::ops::plans::bounds::assert_room;
+
+    #[test]
+    fn workgroups_take_what_their_text_says() {
+        for (block, vectors) in Block::ALL.into_iter().flat_map(|block| [(block, false), (block, true)]) {
+            let variant = block.variant([DType::F32; 2], vectors, Activation::Identity);
+            assert_room(&variant, 0, Block::fits);
+        }
+    }
 
     #[test]
     fn every_pixel_meets_every_filter_in_four_channels() {

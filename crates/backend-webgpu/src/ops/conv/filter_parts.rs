@@ -169,9 +169,15 @@ impl FilterParts {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use backend_api::desc::{ConvShape, ImageShape, Window as FilterWindow};
+    use backend_api::{Activation, DType};
 
     use super::*;
+    use crate::WebGpuBackend;
+    use crate::ops::plans;
+    use crate::ops::shared::bound_windows::{self, address};
 
     #[test]
     fn groups_come_before_filters_and_parts_are_smaller() {
@@ -187,5 +193,147 @@ mod tests {
         assert_eq!([of(1, 100, 99), of(1, 100, 300)], [64, 99].map(|n| Some(FilterParts::Filters(n))));
         assert_eq!([of(7, 100, 99), of(7, 100, 350)], [1, 3].map(|n| Some(FilterParts::Groups(n))));
         assert_eq!(of(7, 1, 700), Some(FilterParts::Groups(6)));
+    }
+
+    /// A convolution of f32 with biases and buffers of its own, of which a binding may show `max_bytes`.
+    fn job(
+        backend: &WebGpuBackend,
+        [batch, groups, filters]: [usize; 3],
+        (layout, transposed): (ImageLayout, bool),
+        max_bytes: u64,
+    ) -> Job {
+        let [from, to] = if transposed { [filters, 3] } else { [3, filters] };
+        let image = ImageShape { batch, channels: groups * from, height: 5, width: 4 };
+        let shape = ConvShape::new(image, groups * to, FilterWindow::new([2, 3]));
+        let shape = shape.with_groups(groups).with_layout(layout);
+        let gather =
+            if transposed { ConvGather::transposed } else { ConvGather::forward }("test", &shape).unwrap();
+        assert_eq!([gather.groups, gather.channels, gather.filters], [groups, 3, filters]);
+        let [input, filter, bias, output] = bound_windows::windows(backend.device().unwrap(), max_bytes);
+        Job {
+            gather,
+            first_row: 0,
+            dtype: DType::F32,
+            transposed,
+            biased: true,
+            activation: Activation::Identity,
+            input,
+            filter,
+            bias,
+            output,
+        }
+    }
+
+    const KINDS: [(ImageLayout, bool); 4] = [
+        (ImageLayout::Nchw, false),
+        (ImageLayout::Nchw, true),
+        (ImageLayout::Nhwc, false),
+        (ImageLayout::Nhwc, true),
+    ];
+
+    /// The filters of the parts are those of the whole, one after the other, with their biases, inputs and results.
+    #[test]
+    fn parts_have_each_filter_once() {
+        let backend = plans::of_h200();
+        let call = backend.context("test").unwrap();
+        let ctx = &call.context;
+        let byte = |window: &Window| window.start + u64::from(window.offset) * u64::from(window.item);
+        for (sizes, parts) in [
+            ([1, 5, 2], FilterParts::Groups(2)),
+            ([3, 5, 2], FilterParts::Groups(2)),
+            ([1, 1, 10], FilterParts::Filters(4)),
+            ([2, 1, 10], FilterParts::Filters(4)),
+        ] {
+            for (kind, biased) in KINDS.into_iter().flat_map(|kind| [(kind, true), (kind, false)]) {
+                let whole = Job { biased, ..job(&backend, sizes, kind, 1 << 20) };
+                let made = RefCell::new(Vec::new());
+                let make = |part: &Job| {
+                    made.borrow_mut().push((part.clone(), ctx.take_variants().len()));
+                    Ok(())
+                };
+                parts.run(ctx, "test", &whole, make).unwrap();
+                let what = format!("{sizes:?} {kind:?} {biased}");
+                let ([batch, groups, filters], (layout, transposed)) = (sizes, kind);
+                let of_groups = groups > 1;
+                let [height, width] = whole.gather.source;
+                let (taps, pixels) = (whole.gather.taps(), whole.gather.pixels());
+                // What belongs to the groups of one image of planes follows each other. Filters of a group that aren't stored
+                // one after the other are copied.
+                let in_place = batch == 1 && layout == ImageLayout::Nchw;
+                let is_stored = of_groups || !transposed;
+                let copies = !is_stored || of_groups && !in_place;
+                let mut first = 0;
+                for (number, (part, launched)) in made.into_inner().into_iter().enumerate() {
+                    let count = part.gather.groups * part.gather.filters;
+                    // The results of the part before have been copied to their place.
+                    let has_put_back = !in_place && number > 0;
+                    assert_eq!(launched > 0, copies || has_put_back, "copies of {what}");
+                    assert_eq!([part.gather.channels, part.gather.batch], [3, batch], "{what}");
+                    let kept = if of_groups { part.gather.filters } else { part.gather.groups };
+                    assert_eq!(kept, if of_groups { filters } else { 1 }, "{what}");
+                    if is_stored {
+                        assert_eq!(byte(&part.filter), address(&whole.filter, first * taps), "{what}");
+                    } else {
+                        assert!(part.filter.size >= (count * taps * 4) as u64, "{what}");
+                    }
+                    let of_bias = if biased { first } else { 0 };
+                    assert_eq!(byte(&part.bias), address(&whole.bias, of_bias), "biases of {what}");
+                    if in_place {
+                        let channel = if of_groups { first / filters * 3 } else { 0 };
+                        let image = address(&whole.input, channel * height * width);
+                        assert_eq!(byte(&part.input), image, "images of {what}");
+                        assert_eq!(byte(&part.output), address(&whole.output, first * pixels), "{what}");
+                    } else {
+                        assert!(part.output.size >= (batch * count * pixels * 4) as u64, "{what}");
+                        assert!(!part.output.shares_buffer(&whole.output), "{what}");
+                    }
+                    first += count;
+                }
+                assert_eq!(first, groups * filters, "{what}");
+                assert_eq!(ctx.take_variants().is_empty(), in_place, "the last results of {what}");
+            }
+        }
+    }
+
+    /// As many filters of 2 × 3 × 8 places, and elements of a row of results, are in a part as can be bound with 272 bytes more.
+    #[test]
+    fn parts_can_be_bound() {
+        let backend = plans::of_h200();
+        for max_bytes in [512, 700, 1024, 2048, 4096, 1 << 20] {
+            for (sizes, kind) in [[1, 5, 8], [1, 1, 40], [2, 1, 41]]
+                .into_iter()
+                .flat_map(|sizes| KINDS.map(|kind| (sizes, kind)))
+            {
+                let job = job(&backend, sizes, kind, max_bytes);
+                let (layout, transposed) = kind;
+                let [_, groups, filters] = sizes;
+                let all = groups * filters;
+                let room = max_bytes as usize - 272;
+                let interleaved = layout == ImageLayout::Nhwc;
+                // One of 2 × 3 × 3 is 72 bytes; the first begins 8 bytes into its buffer.
+                let is_wide = (8 + all * 72).next_multiple_of(16) > max_bytes as usize;
+                let (divides_filters, is_large) =
+                    (is_wide && (interleaved || transposed), max_bytes < 1 << 14);
+                let of_filters = if divides_filters { room / (2 * 3 * 8 * 4) } else { usize::MAX };
+                let of_row =
+                    if interleaved && is_large { room / (job.gather.result[1] * 4) } else { usize::MAX };
+                let most = of_filters.min(of_row);
+                let expected = if most < all { FilterParts::of_most(&job.gather, most) } else { None };
+                let parts = FilterParts::of_wide(&job);
+                assert_eq!(parts, expected, "{sizes:?} {kind:?} in {max_bytes} bytes");
+                let Some(parts) = parts else { continue };
+                let first = parts.first(&job);
+                let count = first.gather.groups * first.gather.filters;
+                let step = match parts {
+                    FilterParts::Groups(step) => step * filters,
+                    FilterParts::Filters(step) => step,
+                };
+                assert_eq!((count, first.gather.channels), (step, 3));
+                assert!(step < all && (step <= most || step == 1 || groups > 1), "{parts} of {most}");
+                if divides_filters {
+                    assert_eq!(first.filter.size, (8 + step as u64 * 72).next_multiple_of(16), "{parts}");
+                }
+            }
+        }
     }
 }

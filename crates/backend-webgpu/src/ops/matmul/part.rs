@@ -235,14 +235,14 @@ mod tests {
     use backend_api::{BackendTranspose, DeviceKind};
 
     use super::*;
-    use crate::WebGpuBackend;
+    use crate::ops::plans;
     use crate::ops::shared::bound_windows::{self, address};
 
     const TRANS: [BackendTranspose; 2] = [BackendTranspose::NoTrans, BackendTranspose::Trans];
 
     /// Windows of f32 into a buffer for each operand, of which a binding may show `max_bytes`.
     fn windows(max_bytes: u64) -> Windows {
-        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let backend = plans::of_h200();
         let [a, b, bias, c] = bound_windows::windows(backend.device().unwrap(), max_bytes);
         Windows { a, b, bias, c }
     }
@@ -367,6 +367,77 @@ mod tests {
         batch.c.batch_stride = 5 * 8;
         assert!(needs(batch, 64));
         assert!(!needs(batch.with_bias(Bias { ptr: 1, axis: BiasAxis::Row }), 64));
+    }
+
+    #[test]
+    fn sums_are_plain_products_of_f32() {
+        let windows = windows(1 << 20);
+        let is_sum = |desc: MatmulDesc| Part::new(desc, windows.clone()).is_sum;
+        let mut plain = desc(TRANS, BiasAxis::Column);
+        assert!(!is_sum(plain), "with a bias");
+        plain.bias = None;
+        assert!(is_sum(plain) && is_sum(plain.with_scale(2.0, 0.0)));
+        assert!(!is_sum(plain.with_scale(1.0, 0.5)), "added to what is there");
+        assert!(!is_sum(plain.with_activation(Activation::Relu)));
+        plain.c.dtype = DType::F16;
+        assert!(!is_sum(plain), "rounded");
+    }
+
+    /// Of a B that the whole batch shares and that can't be bound, each half of the batch needs all. So the batch is divided
+    /// only where its sums can't be made in pieces of k and finished at once.
+    #[test]
+    fn a_batch_isnt_divided_whose_sums_are_finished_together() {
+        let matrix = |ld, stride| Matrix::new(1, DType::F32, ld).with_batch_stride(stride);
+        let desc = MatmulDesc::new(2, 6, 7, matrix(7, 0), matrix(11, 0), matrix(6, 12));
+        let desc = desc.with_batch(3).with_scale(1.0, 0.5);
+        let windows = windows(256);
+        let excesses = |desc: MatmulDesc| Part::new(desc, windows.clone()).excesses().map(|bytes| bytes > 0);
+        let batches = |part: Part| {
+            let halves = part.smaller_halves()?;
+            assert!(halves.iter().all(|half| [half.desc.m, half.desc.n, half.desc.k] == [part.desc.m, 6, 7]));
+            Some(halves.map(|half| half.desc.batch))
+        };
+        let of = |desc: MatmulDesc| batches(Part::new(desc, windows.clone()));
+        assert_eq!((excesses(desc), of(desc)), ([false, true, false, false], None));
+        let mut apart = desc;
+        apart.c.batch_stride = 13;
+        assert_eq!(of(apart), Some([1, 2]), "matrices with a gap between them");
+        assert_eq!(of(desc.with_bias(Bias { ptr: 1, axis: BiasAxis::Row })), Some([1, 2]), "a bias by row");
+        assert_eq!(of(desc.with_bias(Bias { ptr: 1, axis: BiasAxis::Column })), None);
+        let mut large = desc;
+        large.c = matrix(40, 80);
+        assert_eq!((excesses(large), of(large)), ([false, true, true, false], Some([1, 2])), "a large C");
+        // Results of f16 that can be bound, whose sums of f32 can't.
+        let mut halves = desc;
+        (halves.m, halves.c.batch_stride, halves.c.dtype) = (4, 24, DType::F16);
+        let part =
+            Part::new(halves, Windows { c: Window { item: 2, ..windows.c.clone() }, ..windows.clone() });
+        assert_eq!((part.excesses()[2], batches(part)), (0, Some([1, 2])));
+    }
+
+    /// Two rows of A are divided, and a single one within itself.
+    #[test]
+    fn an_operand_is_divided_where_that_makes_it_smaller() {
+        let matrix = |ld| Matrix::new(1, DType::F32, ld);
+        let halves = |desc: MatmulDesc| {
+            let part = Part::new(desc, windows(256));
+            let halves = part.smaller_halves().unwrap();
+            assert!(halves.iter().all(|half| half.excess() < part.excess()), "{desc:?}");
+            halves.map(|Part { desc: MatmulDesc { m, n, k, .. }, .. }| [m, n, k])
+        };
+        let of_rows = |m| MatmulDesc::new(m, 1, 1000, matrix(1000), matrix(1), matrix(1));
+        assert_eq!(halves(of_rows(1)), [[1, 1, 448], [1, 1, 552]]);
+        let bias = Bias { ptr: 1, axis: BiasAxis::Column };
+        assert_eq!(halves(of_rows(2).with_bias(bias)), [[1, 1, 1000]; 2]);
+        assert_eq!(halves(of_rows(2)), [[1, 1, 1000]; 2]);
+    }
+
+    #[test]
+    fn biases_have_a_number_for_each_row_or_column() {
+        let matrix = |ld| Matrix::new(1, DType::F32, ld);
+        let desc = MatmulDesc::new(100, 1, 1, matrix(1), matrix(1), matrix(1));
+        let excess = |axis| Part::new(desc.with_bias(Bias { ptr: 1, axis }), windows(256)).excesses()[3];
+        assert_eq!([BiasAxis::Row, BiasAxis::Column].map(|axis| excess(axis) > 0), [true, false]);
     }
 
     #[test]

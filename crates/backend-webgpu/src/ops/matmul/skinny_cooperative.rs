@@ -66,6 +66,11 @@ impl SkinnyCooperative {
         Some(shape).filter(|_| (2..=ROWS).contains(&few) && (least..=most).contains(&desc.k))
     }
 
+    fn fits(self, limits: &wgpu::Limits) -> bool {
+        let bytes = self.subgroups * ROWS * COLUMNS * size_of::<f32>();
+        has_room(limits, self.subgroups * SUBGROUP, bytes)
+    }
+
     /// Elements along k that a workgroup takes of each row at once.
     const fn turn(self) -> usize {
         self.subgroups * STEP
@@ -110,13 +115,12 @@ impl Family for SkinnyCooperative {
 impl GemmKernel for SkinnyCooperative {
     fn is_possible(&self, gpu: &Gpu, desc: &MatmulDesc) -> bool {
         let halves = [desc.a.dtype, desc.b.dtype] == [DType::F16; 2];
-        let bytes = self.subgroups * ROWS * COLUMNS * size_of::<f32>();
         gpu.takes_spirv
             && halves
             && desc.k > 0
             && !desc.trans_a.is_transposed()
             && desc.trans_b.is_transposed()
-            && has_room(&gpu.limits, self.subgroups * SUBGROUP, bytes)
+            && self.fits(&gpu.limits)
     }
 
     fn for_product(&self, _: &Gpu, desc: &MatmulDesc) -> Kernel {
@@ -181,6 +185,17 @@ mod tests {
 
     use super::*;
     use crate::device::h200;
+    use crate::ops::plans::bounds::assert_room;
+
+    #[test]
+    fn workgroups_take_what_their_text_says() {
+        let dtypes = [DType::F16, DType::F16, DType::F32];
+        let (activation, vectors, element_access) = (Activation::Identity, true, true);
+        let signature = Signature { dtypes, trans: [false, true], activation, vectors, element_access };
+        for shape in SkinnyCooperative::ALL {
+            assert_room(&shape.variant(&signature), 0, |limits| shape.fits(limits));
+        }
+    }
 
     #[test]
     fn few_rows_of_wide_products_are_taken() {

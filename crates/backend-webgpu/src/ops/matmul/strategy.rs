@@ -34,7 +34,7 @@ pub(super) const PARTS: usize = 3;
 
 /// How long pieces of k are and how many there are, at most as many as asked for.
 pub(super) fn length_and_count(k: usize, splits: usize) -> (usize, usize) {
-    let length = k.div_ceil(splits).next_multiple_of(STEP);
+    let length = k.div_ceil(splits).next_multiple_of(STEP).max(STEP);
     (length, k.div_ceil(length).max(1))
 }
 

@@ -8,7 +8,7 @@ use naga::valid::{Capabilities, GlobalUse, ValidationFlags, Validator};
 
 use super::{Plan, Pretended};
 use crate::context::MAX_GROUPS;
-use crate::kernels::{Target, Variant, compose};
+use crate::kernels::{Target, Variant, WorkgroupSize, compose};
 use crate::ops::op_context::Launch;
 
 /// What a workgroup takes, as its text says.
@@ -75,11 +75,23 @@ pub(super) fn check(device: &Pretended, plans: &[Plan], Footprints(footprints): 
             );
             let requires = variant.requires();
             let stated = requires.workgroup;
+            // No less is stated than this, nor more than what is taken.
+            let least = if requires.cooperative_matrices {
+                WorkgroupSize::COOPERATIVE
+            } else {
+                WorkgroupSize::PORTABLE
+            };
             assert!(
-                footprint.bytes <= stated.bytes && footprint.invocations <= stated.invocations,
+                footprint.bytes <= stated.bytes
+                    && footprint.invocations <= stated.invocations
+                    && stated.bytes <= footprint.bytes.max(least.bytes)
+                    && stated.invocations <= footprint.invocations.max(least.invocations),
                 "{footprint:?}, which are stated as {stated:?}: {line}"
             );
-            let has = device.tensor_cores || !(requires.cooperative_matrices || requires.subgroups);
+            let has = (device.tensor_cores || !(requires.cooperative_matrices || requires.element_access))
+                && (device.subgroup.is_some() || !requires.subgroups)
+                && (device.f16 || !requires.f16)
+                && (device.barriers || !requires.device_scope_barriers);
             assert!(has, "{requires:?}: {line}");
             assert!(grid.iter().all(|extent| (1..=MAX_GROUPS).contains(extent)), "{grid:?}: {line}");
         }

@@ -25,6 +25,7 @@ pub(super) type Ptrs = [u64; 8];
 /// The calls of a family of operations.
 #[derive(Clone, Copy)]
 pub(super) struct Family {
+    pub(super) name: &'static str,
     /// A random call.
     pub(super) call: fn(&mut Shapes, Ptrs) -> Call,
     /// How many calls of the others there are for each.
@@ -32,21 +33,21 @@ pub(super) struct Family {
 }
 
 impl Family {
-    const fn of(call: fn(&mut Shapes, Ptrs) -> Call) -> Self {
-        Self { call, rarity: 1 }
+    const fn of(name: &'static str, call: fn(&mut Shapes, Ptrs) -> Call) -> Self {
+        Self { name, call, rarity: 1 }
     }
 }
 
 /// Products, attention, convolutions, reductions, rows, strided tensors, and tuned products, of which each makes many
 /// others. Of the first three, kernels can be asked for.
 pub(super) const FAMILIES: [Family; 7] = [
-    Family::of(product),
-    Family::of(attention),
-    Family::of(convolution),
-    Family::of(reduction),
-    Family::of(rows),
-    Family::of(strided),
-    Family { call: tuned, rarity: 30 },
+    Family::of("products", product),
+    Family::of("attention", attention),
+    Family::of("convolutions", convolution),
+    Family::of("reductions", reduction),
+    Family::of("rows", rows),
+    Family::of("strided tensors", strided),
+    Family { name: "tuned products", call: tuned, rarity: 30 },
 ];
 
 /// Bytes of each operand.
@@ -59,6 +60,11 @@ fn product(shapes: &mut Shapes, p: Ptrs) -> Call {
         3..=5 => [m, m, k],
         // Long sums of few.
         1 | 2 => [m.min(64), n.min(64), shapes.extent(1 << 17)],
+        // Whole tiles, or little more.
+        6..=9 => {
+            let [m, n] = [(); 2].map(|()| 128 * shapes.extent(8) + shapes.pick(&[0, 1, 8, 16]));
+            [m, n, 64 * shapes.extent(16)]
+        }
         _ => [m, n, k],
     };
     let batch = shapes.pick(&[1, 1, 3]);
@@ -78,7 +84,13 @@ fn product(shapes: &mut Shapes, p: Ptrs) -> Call {
         let matrix = Matrix::new(ptr, dtype, ld).with_offset(shapes.pick(&[0, 0, 1, 4]));
         // One operand for the whole batch, or one for each product, with a gap or none between them.
         let stride = shapes.pick(&[0, 1, 1]) * (rows * ld + shapes.pick(&[0, 0, 3, 16]));
-        matrix.with_batch_stride(stride)
+        let matrix = matrix.with_batch_stride(stride);
+        if shapes.below(6) > 0 {
+            return matrix;
+        }
+        // Up to the end of its buffer.
+        let elements = (batch - 1) * stride + rows.saturating_sub(1) * ld + columns;
+        matrix.with_offset(BYTES / dtype.size() - elements)
     };
     let a = matrix(p[0], types[0], of(ta, m, k));
     let b = matrix(p[1], types[1], of(tb, k, n));
@@ -211,12 +223,22 @@ fn conv_shape(shapes: &mut Shapes) -> ConvShape {
         let layout = shapes.pick(&[ImageLayout::Nchw, ImageLayout::Nhwc]);
         return ConvShape::new(image, shapes.extent(128), window).with_layout(layout);
     }
+    if shapes.below(4) == 0 {
+        // Of one in the middle of a network, as tensor cores have them.
+        let [channels, filters] = [64 * shapes.extent(8), 8 * shapes.extent(40)];
+        let [height, width] = [(); 2].map(|()| shapes.pick(&[7, 14, 16, 28, 56, 64, 65, 72]));
+        let image = ImageShape { batch: shapes.extent(4), channels, height, width };
+        let layout = shapes.pick(&[ImageLayout::Nchw, ImageLayout::Nhwc]);
+        let window = Window::new([3; 2]).with_padding([1; 2]);
+        return ConvShape::new(image, filters, window).with_layout(layout);
+    }
     let groups = shapes.pick(&[1, 1, 1, 2, 16]);
     let of_group = if groups == 16 { 2 } else { 128 };
     let [channels, filters] = [(); 2].map(|()| groups * shapes.extent(of_group));
     let [batch, height, width] = [shapes.extent(4), 8 + shapes.extent(60), 8 + shapes.extent(60)];
-    let window = if shapes.below(12) == 0 {
-        Window::new([13, 11]).with_padding([6, 5])
+    let window = if shapes.below(8) == 0 {
+        let sides = shapes.pick(&[[13, 11], [33, 31], [65, 63]]);
+        Window::new(sides).with_padding(sides.map(|side| side / 2))
     } else if shapes.below(3) == 0 {
         let side = shapes.pick(&[3, 5]);
         Window::new([side; 2]).with_padding([side / 2; 2])
@@ -233,8 +255,8 @@ fn conv_shape(shapes: &mut Shapes) -> ConvShape {
 
 fn convolution(shapes: &mut Shapes, [input, filter, output, bias, ..]: Ptrs) -> Call {
     let (dtype, shape) = (shapes.pick(&[DType::F32, DType::F16]), conv_shape(shapes));
-    match shapes.below(4) {
-        0 => {
+    match shapes.below(5) {
+        0 | 4 => {
             let desc = ConvDesc::new(dtype, input, filter, output, shape).with_bias(bias);
             Box::new(move |backend| {
                 let words = backend.explain_conv(&desc)?;

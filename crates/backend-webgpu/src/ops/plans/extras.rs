@@ -1,5 +1,6 @@
-//! Launches of [random calls](super::calls) on pretended devices of every kind, of which each has room for them: usual ones, one whose bindings are small, one that
-//! is slow, one whose loops are short, and with each kernel that can be asked for.
+//! Launches of [random calls](super::calls) on pretended devices of every kind: usual ones, some whose bindings are small, one
+//! that is slow, one whose loops are short, some without f16 or subgroups, and with each kernel that can be asked for. Each has room
+//! for them, and their [digests](super::digests) are written down.
 
 use std::fmt::Write as _;
 
@@ -8,8 +9,9 @@ use backend_api::{BackendResult, ComputeBackend as _, DType, ErrorKind};
 
 use super::bounds::Footprints;
 use super::calls::{BYTES, Call, FAMILIES, Family, Ptrs};
+use super::digests::Digests;
 use super::shapes::Shapes;
-use super::{DEVICES, Plan, Pretended, bounds};
+use super::{H200, INTEGRATED, LAPTOP, Plan, Pretended, SOFTWARE, bounds, fnv1a};
 use crate::WebGpuBackend;
 use crate::ops::SelfTests;
 use crate::ops::State;
@@ -34,7 +36,7 @@ pub(super) struct Rig {
 
 const USUAL: Rig = Rig {
     name: "",
-    device: DEVICES[0].with_barriers(),
+    device: H200,
     calls: 150,
     pace: (1.0, 0),
     iterations: None,
@@ -42,37 +44,53 @@ const USUAL: Rig = Rig {
     forced: false,
 };
 
-pub(super) const RIGS: [Rig; 13] = [
+pub(super) const RIGS: [Rig; 18] = [
     Rig { name: "H200", ..USUAL },
-    Rig { name: "laptop GPU", device: DEVICES[1], ..USUAL },
-    Rig { name: "integrated GPU", device: DEVICES[2], ..USUAL },
-    Rig { name: "software adapter", device: DEVICES[3], ..USUAL },
+    Rig { name: "laptop GPU", device: LAPTOP, ..USUAL },
+    Rig { name: "integrated GPU", device: INTEGRATED, ..USUAL },
+    Rig { name: "software adapter", device: SOFTWARE, ..USUAL },
+    Rig { name: "small bindings", device: H200.with_bindings(2 << 20, 1 << 28), calls: 60, ..USUAL },
+    Rig { name: "small buffers", device: INTEGRATED.with_bindings(2 << 20, 8 << 20), calls: 60, ..USUAL },
+    // Of a filter, or of a row, there is hardly room for one.
+    Rig { name: "tiny bindings", device: H200.with_bindings(64 << 10, 1 << 28), calls: 30, ..USUAL },
+    Rig { name: "tiny buffers", device: INTEGRATED.with_bindings(128 << 10, 1 << 20), calls: 30, ..USUAL },
     Rig {
-        name: "small bindings",
-        device: DEVICES[0].with_barriers().with_bindings(2 << 20, 1 << 28),
+        name: "Direct3D",
+        device: Pretended { api: "Dx12", subgroup: Some(32), ..INTEGRATED },
         calls: 60,
         ..USUAL
     },
-    Rig { name: "small buffers", device: DEVICES[2].with_bindings(2 << 20, 8 << 20), calls: 60, ..USUAL },
+    Rig {
+        name: "Metal",
+        device: Pretended { api: "Metal", subgroup: Some(32), barriers: false, ..INTEGRATED },
+        calls: 60,
+        ..USUAL
+    },
+    Rig {
+        name: "OpenGL",
+        device: Pretended { api: "Gl", f16: false, barriers: false, ..INTEGRATED },
+        calls: 60,
+        ..USUAL
+    },
     Rig { name: "slow device", pace: (1e4, 1), calls: 60, ..USUAL },
-    Rig { name: "short loops", device: DEVICES[3], iterations: Some(60_000), ..USUAL },
+    Rig { name: "short loops", device: SOFTWARE, iterations: Some(60_000), ..USUAL },
     Rig { name: "each kernel", forced: true, ..USUAL },
     Rig {
         name: "each kernel in small workgroups",
-        device: DEVICES[0].with_workgroup([16 << 10, 256]),
+        device: H200.with_workgroup([16 << 10, 256]),
         calls: 80,
         forced: true,
         ..USUAL
     },
     Rig {
         name: "each kernel in workgroups of 512",
-        device: DEVICES[0].with_workgroup([24 << 10, 512]),
+        device: H200.with_workgroup([24 << 10, 512]),
         calls: 80,
         forced: true,
         ..USUAL
     },
     Rig { name: "each kernel, tensor cores being wrong", is_right: false, calls: 80, forced: true, ..USUAL },
-    Rig { name: "each kernel without tensor cores", device: DEVICES[2], forced: true, ..USUAL },
+    Rig { name: "each kernel without tensor cores", device: INTEGRATED, forced: true, ..USUAL },
 ];
 
 impl Rig {
@@ -92,9 +110,9 @@ impl Rig {
 
     /// The calls by family.
     pub(super) fn calls(&self, ptrs: Ptrs) -> [Vec<Call>; FAMILIES.len()] {
-        let mut shapes = Shapes(2);
+        let mut shapes = Shapes(fnv1a(self.name.bytes()));
         std::array::from_fn(|number| {
-            let Family { call, rarity } = FAMILIES[number];
+            let Family { call, rarity, .. } = FAMILIES[number];
             let mut calls: Vec<Call> = (0..self.calls / rarity).map(|_| call(&mut shapes, ptrs)).collect();
             if let Some(forced) = FORCED.get(number).filter(|_| self.forced) {
                 calls = forced.each(calls);
@@ -104,12 +122,14 @@ impl Rig {
     }
 
     /// Makes a call; the plan.
-    pub(super) fn plan(&self, backend: &WebGpuBackend, call: &Call) -> BackendResult<Plan> {
+    pub(super) fn plan(&self, backend: &WebGpuBackend, ptrs: Ptrs, call: &Call) -> BackendResult<Plan> {
         let said = match call(backend) {
             Ok(said) => said,
             // Which is part of what a device promises.
             Err(error) => format!("{error:?}"),
         };
+        // Handles are other ones each time.
+        let said = ptrs.iter().fold(said, |said, ptr| said.replace(&ptr.to_string(), "_"));
         let launches = backend.context("plans")?.context.take_launches();
         let mut line = format!("{}: {said}", self.name);
         for Launch { variant, asked, .. } in &launches {
@@ -147,8 +167,9 @@ impl Forced {
     /// The calls, each by the next kernel, which takes the next suffix.
     fn each(&self, calls: Vec<Call>) -> Vec<Call> {
         let (names, force) = ((self.names)(), self.force);
-        let kernels =
-            (0..).map(|i| format!("{}{}", names[i % names.len()], self.suffixes[i % self.suffixes.len()]));
+        // Each name with another suffix the next time.
+        let suffix = |i: usize| self.suffixes[(i + i / names.len()) % self.suffixes.len()];
+        let kernels = (0..).map(|i| format!("{}{}", names[i % names.len()], suffix(i)));
         let forced = calls.into_iter().zip(kernels).map(|(call, kernel)| {
             Box::new(move |backend: &WebGpuBackend| {
                 force(backend, Some(&kernel))?;
@@ -162,19 +183,23 @@ impl Forced {
 }
 
 #[test]
-fn every_call_has_room_on_every_device() {
-    let mut footprints = Footprints::default();
+fn every_call_has_its_plan_and_room_on_every_device() {
+    let (mut footprints, mut digests) = (Footprints::default(), Digests::default());
     for rig in &RIGS {
         let (backend, ptrs) = rig.backend().unwrap();
-        for calls in rig.calls(ptrs) {
-            let plans: Vec<Plan> = calls.iter().map(|call| rig.plan(&backend, call).unwrap()).collect();
+        for (family, calls) in FAMILIES.iter().zip(rig.calls(ptrs)) {
+            let plans: Vec<Plan> = calls.iter().map(|call| rig.plan(&backend, ptrs, call).unwrap()).collect();
             bounds::check(&rig.device, &plans, &mut footprints);
             let mut launches = plans.iter().flat_map(|plan| &plan.launches);
             let trusts = |launch: &Launch| launch.variant.requires().cooperative_matrices;
             let is_safe = rig.is_right || !launches.any(trusts);
             assert!(is_safe, "{}: a kernel that failed its self-test", rig.name);
+            let lines: Vec<String> =
+                plans.iter().map(|plan| format!("{}; launches {}", plan.line, plan.launched())).collect();
+            digests.note(&format!("{}, {}", rig.name, family.name), &lines);
         }
     }
+    digests.require_as_written();
 }
 
 /// Of the iterations that a device's loops may make, some are kept for loops that nobody counts.
@@ -189,17 +214,17 @@ fn loops_are_too_long_past_what_is_left_of_their_limit() {
         let call = backend.context("test").unwrap();
         iterations::exceeded(&call.context, wanted)
     };
-    let software = &DEVICES[3];
+    let software = &SOFTWARE;
     assert_eq!([65_904, 65_905].map(|n| exceeded(software, Some(70_000), n)), [None, Some(65_904)]);
     assert_eq!(exceeded(software, None, usize::MAX), None, "a device without a limit");
-    assert_eq!(exceeded(&DEVICES[0], Some(70_000), 1 << 20), None, "a GPU");
+    assert_eq!(exceeded(&H200, Some(70_000), 1 << 20), None, "a GPU");
     assert_eq!(exceeded(software, Some(10_000), 55_904), None, "what every device makes");
 }
 
 /// The longest vectors that there are kernels for.
 #[test]
 fn longer_vectors_of_attention_are_refused() {
-    let backend = DEVICES[0].backend().unwrap();
+    let backend = H200.backend().unwrap();
     let [q, o] = [(); 2].map(|()| backend.alloc(1 << 20).unwrap());
     let attend = |head_dim, v_head_dim| {
         let shape = AttentionShape { batch: 1, heads: 1, seq_q: 4, seq_kv: 4, head_dim };
