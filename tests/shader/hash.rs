@@ -6,6 +6,7 @@
 //! expression of the same value isn't noticed. naga gets the declarations in the order of their first use, so that it
 //! doesn't matter which file one stands in; those without a use aren't hashed.
 
+use naga::compact::{KeepUnused, compact};
 use sha2::{Digest as _, Sha256};
 
 use crate::order::by_first_use;
@@ -26,7 +27,10 @@ pub(crate) fn of_texts(texts: &[String]) -> Result<String, String> {
 /// The module of a text, written out without names and places in the text.
 fn nameless(text: &str) -> Result<String, String> {
     let ordered = by_first_use(text);
-    let module = naga::front::wgsl::parse_str(&ordered).map_err(|error| error.emit_to_string(&ordered))?;
+    let mut module = naga::front::wgsl::parse_str(&ordered).map_err(|error| error.emit_to_string(&ordered))?;
+    // With a name, one whose value is all that was needed would stay.
+    module.constants.iter_mut().for_each(|(_, constant)| constant.name = None);
+    compact(&mut module, KeepUnused::No);
     // Nothing but names is written in quotes.
     let unnamed: String = format!("{module:?}").split('"').step_by(2).collect();
     let (mut bare, mut rest) = (String::new(), unnamed.as_str());
@@ -81,6 +85,7 @@ mod tests {
             &[("{ return", "{\n    return")],
             // To the front, and what nobody uses.
             &[("const SCALE = 2.0;", ""), ("struct Params", "const SCALE = 2.0; struct Params")],
+            &[("binding(0)", "binding(FIRST)"), ("const SCALE", "const FIRST = 0u; const SCALE")],
             &[("const SCALE", "fn unused() -> f32 { return scaled(1u); } const SCALE")],
         ] {
             assert_eq!(with(exchanged), with(&[]), "{exchanged:?}");
@@ -99,6 +104,7 @@ mod tests {
             ("workgroup_size(64)", "workgroup_size(32)"),
             ("binding(0)", "binding(1)"),
             ("scaled(i) ", "scaled(at.y) "),
+            ("return SCALE *", "return -SCALE *"),
         ] {
             assert_ne!(with(&[exchanged]), with(&[]), "{exchanged:?}");
         }
