@@ -21,17 +21,20 @@ constants! { struct WeightConstants { centred: bool } }
 
 static SOFTMAX_BACKWARD: KernelSource = kernel!(
     "norm/softmax_backward", libs: [GRID, REDUCE, WORKGROUP],
-    types: ["T"], constants: Softmax, reads: 2, writes: 1, params: SoftmaxParams,
+    types: ["T"], constants: Softmax, params: SoftmaxParams,
+    reads: ["y: V", "dy: V"], writes: ["dx: V"],
 );
 
 static NORM_BACKWARD: KernelSource = kernel!(
     "norm/norm_backward", libs: [GRID, REDUCE, WORKGROUP],
-    types: ["T"], constants: NormConstants, reads: 3, writes: 1, params: NormParams,
+    types: ["T"], constants: NormConstants, params: NormParams,
+    reads: ["x: V", "dy: V", "weight: V"], writes: ["dx: V"],
 );
 
 static NORM_BACKWARD_WEIGHT: KernelSource = kernel!(
     "norm/norm_backward_weight", libs: [GRID],
-    types: ["T"], constants: WeightConstants, reads: 3, writes: 1, params: WeightParams,
+    types: ["T"], constants: WeightConstants, params: WeightParams,
+    reads: ["x: T", "dy: T", "moments: f32"], writes: ["sums: f32"],
 );
 
 params! {

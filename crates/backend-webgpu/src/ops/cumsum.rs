@@ -16,7 +16,8 @@ constants! { struct Constants { in_place: bool } }
 
 static CUMSUM: KernelSource = kernel!(
     "reduce/cumsum", libs: [GRID],
-    types: ["T", "A"], constants: Constants, reads: 2, writes: 1, params: Params,
+    types: ["T", "A"], constants: Constants, params: Params,
+    reads: ["x: T", "carry: A"], writes: ["y: T"],
 );
 
 params! {

@@ -21,7 +21,8 @@ constants! { struct RowConstants { all: Constants, block: u32 } }
 
 const SOFTMAX_ROWS: KernelSource = kernel!(
     "norm/softmax", libs: [GRID, SPECIAL, REDUCE, EXP_BELOW, SOFTMAX_SCALE],
-    types: ["T"], constants: RowConstants, reads: 1, writes: 1, params: Params,
+    types: ["T"], constants: RowConstants, params: Params,
+    reads: ["x: V"], writes: ["y: V"],
 );
 
 static SOFTMAX: KernelSource = SOFTMAX_ROWS;
@@ -31,7 +32,8 @@ static SOFTMAX_SHUFFLED: KernelSource = KernelSource { subgroups: true, ..SOFTMA
 
 static SOFTMAX_APPLY: KernelSource = kernel!(
     "norm/softmax_apply", libs: [GRID, VECTORS_AHEAD, EXP_BELOW, EXPONENTIALS, SOFTMAX_SCALE],
-    types: ["T"], constants: Constants, reads: 2, writes: 1, params: ApplyParams,
+    types: ["T"], constants: Constants, params: ApplyParams,
+    reads: ["x: V", "sums: vec2<f32>"], writes: ["y: V"],
 );
 
 params! {
