@@ -27,7 +27,8 @@ pub(crate) fn of_texts(texts: &[String]) -> Result<String, String> {
 /// The module of a text, written out without names and places in the text.
 fn nameless(text: &str) -> Result<String, String> {
     let ordered = by_first_use(text);
-    let mut module = naga::front::wgsl::parse_str(&ordered).map_err(|error| error.emit_to_string(&ordered))?;
+    let mut module =
+        naga::front::wgsl::parse_str(&ordered).map_err(|error| error.emit_to_string(&ordered))?;
     // With a name, one whose value is all that was needed would stay.
     module.constants.iter_mut().for_each(|(_, constant)| constant.name = None);
     compact(&mut module, KeepUnused::No);

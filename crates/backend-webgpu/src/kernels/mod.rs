@@ -38,5 +38,5 @@ pub(crate) use pipelines::{Kernel, Layout, MAX_IMMEDIATES, MAX_PARAMS, Pipelines
 pub(crate) use source::{bare, bare_length};
 pub(crate) use source::{kernel, shader};
 #[cfg(feature = "count-out-of-bounds")]
-pub(crate) use spirv::validate;
+pub(crate) use self::spirv::validate;
 pub(crate) use variant::Function;
