@@ -7,7 +7,7 @@ use super::fill::fill;
 use super::norm::row_moments;
 use super::reduce::sum_parts;
 use super::shared::iterations;
-use super::shared::long_work::{Run, in_parts};
+use super::shared::long_work::in_parts_of_slices;
 use super::shared::row_groups::RowGroups;
 use super::shared::vec_width::VecWidth;
 use super::softmax::Constants as Softmax;
@@ -125,12 +125,10 @@ pub(crate) fn softmax_backward(
     let dtype = desc.dtype;
     ctx.require_dtype(op, dtype)?;
     let item = desc.length * desc.inner * dtype.size();
-    let run = Run::of_bytes(desc.outer, (PASSES * item) as f64);
-    let run = [&y, &dy, &dx].into_iter().fold(run, |run, slice| run.over(ctx, slice, item));
-    in_parts(ctx, op, run, |run| {
+    in_parts_of_slices(ctx, op, [desc.outer, item, PASSES], [&y, &dy, &dx], |outer, slices| {
         let mut desc = *desc;
-        desc.outer = run.count();
-        softmax_backward_part(ctx, op, &desc, [&y, &dy, &dx].map(|slice| run.part_of(slice, item)))
+        desc.outer = outer;
+        softmax_backward_part(ctx, op, &desc, slices)
     })
 }
 
@@ -176,12 +174,9 @@ pub(crate) fn norm_backward(ctx: &OpContext, op: &'static str, desc: &NormBackwa
     let dtype = desc.dtype;
     ctx.require_dtype(op, dtype)?;
     let row = desc.columns * dtype.size();
-    let run = Run::of_bytes(desc.rows, (PASSES * row) as f64);
-    let run = [&x, &dy, &dx].into_iter().fold(run, |run, slice| run.over(ctx, slice, row));
-    in_parts(ctx, op, run, |run| {
+    in_parts_of_slices(ctx, op, [desc.rows, row, PASSES], [&x, &dy, &dx], |rows, slices| {
         let mut desc = *desc;
-        desc.rows = run.count();
-        let slices = [&x, &dy, &dx].map(|slice| run.part_of(slice, row));
+        desc.rows = rows;
         norm_backward_part(ctx, op, &desc, slices, weight.as_ref())
     })
 }
