@@ -22,8 +22,11 @@ const NORMALIZE_ROWS: KernelSource = kernel!(
 );
 
 /// The file with a second output, for the sum of input and residual.
-const NORMALIZE_SUM_ROWS: KernelSource =
-    KernelSource { libs: &[GRID, REDUCE, NORM_ROW, NORM_RESULT, NORM_SUM], writes: WITH_SUM, ..NORMALIZE_ROWS };
+const NORMALIZE_SUM_ROWS: KernelSource = KernelSource {
+    libs: &[GRID, REDUCE, NORM_ROW, NORM_RESULT, NORM_SUM],
+    writes: WITH_SUM,
+    ..NORMALIZE_ROWS
+};
 
 const WITH_SUM: &[&str] = &["y: V", "sums: V"];
 

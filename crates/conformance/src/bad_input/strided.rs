@@ -73,7 +73,8 @@ fn map(
     dtypes: [DType; 2],
     call: impl Fn(&dyn ComputeBackend, [TensorDesc<'_>; 2]) -> BackendResult<()> + Copy + Send + Sync + 'static,
 ) -> Operation {
-    let slots = vec![Slot::new(input.0, input.1, dtypes[0], 10), Slot::new(output.0, output.1, dtypes[1], 10)];
+    let slots =
+        vec![Slot::new(input.0, input.1, dtypes[0], 10), Slot::new(output.0, output.1, dtypes[1], 10)];
     let mut operation = Operation::new(op, slots, result, move |b, h| call(b, tensors(h, dtypes, &PACKED)));
     for (pair, expect) in bad_pairs(op, output.0) {
         operation = operation.bad(pair.0, expect, move |b, h| call(b, tensors(h, dtypes, &pair)));
