@@ -21,8 +21,7 @@ constants! { struct WeightConstants { centred: bool } }
 
 static SOFTMAX_BACKWARD: KernelSource = kernel!(
     "norm/softmax_backward", libs: [GRID, REDUCE, WORKGROUP],
-    types: ["T"], constants: Softmax, params: SoftmaxParams,
-    reads: ["y: V", "dy: V"], writes: ["dx: V"],
+    types: ["T"], constants: Softmax, params: SoftmaxParams, reads: ["y: V", "dy: V"], writes: ["dx: V"],
 );
 
 static NORM_BACKWARD: KernelSource = kernel!(

@@ -12,8 +12,7 @@ use crate::transfer::Readback;
 
 static COPY_BYTES: KernelSource = kernel!(
     "memory/copy_bytes", libs: [GRID],
-    types: [], constants: [], params: Params,
-    reads: ["src: u32"], writes: ["dst: u32"],
+    types: [], constants: [], params: Params, reads: ["src: u32"], writes: ["dst: u32"],
 );
 
 params! {

@@ -16,8 +16,7 @@ constants! { struct Constants { in_place: bool } }
 
 static CUMSUM: KernelSource = kernel!(
     "reduce/cumsum", libs: [GRID],
-    types: ["T", "A"], constants: Constants, params: Params,
-    reads: ["x: T", "carry: A"], writes: ["y: T"],
+    types: ["T", "A"], constants: Constants, params: Params, reads: ["x: T", "carry: A"], writes: ["y: T"],
 );
 
 params! {

@@ -14,8 +14,7 @@ constants! { struct Constants { shape: Shape, x_from: u32 } }
 
 static UNARY: KernelSource = kernel!(
     "elementwise/unary", libs: [GRID, STRIDED, UNARY, HALF, LOG, TRIG, INTEGER],
-    types: ["T"], constants: Constants, params: Params,
-    reads: ["x: XN"], writes: ["y: YN"],
+    types: ["T"], constants: Constants, params: Params, reads: ["x: XN"], writes: ["y: YN"],
 );
 
 params! {

@@ -11,8 +11,7 @@ use crate::ops::op_context::{OpContext, dim, invocation_grid};
 
 static FILL: KernelSource = kernel!(
     "memory/fill", libs: [GRID],
-    types: [], constants: [], params: Params,
-    reads: [], writes: ["dst: u32"],
+    types: [], constants: [], params: Params, reads: [], writes: ["dst: u32"],
 );
 
 params! {

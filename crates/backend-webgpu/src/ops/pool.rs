@@ -18,14 +18,12 @@ constants! {
 
 static POOL: KernelSource = kernel!(
     "conv/pool", libs: [GRID, SPECIAL, POOL, POOL_INPUT],
-    types: ["T"], constants: Constants, params: Params,
-    reads: ["input: T"], writes: ["output: T"],
+    types: ["T"], constants: Constants, params: Params, reads: ["input: T"], writes: ["output: T"],
 );
 
 static POOL_ARGMAX: KernelSource = kernel!(
     "conv/pool_argmax", libs: [GRID, POOL, POOL_INPUT],
-    types: ["T"], constants: Constants, params: Params,
-    reads: ["input: T"], writes: ["positions: u32"],
+    types: ["T"], constants: Constants, params: Params, reads: ["input: T"], writes: ["positions: u32"],
 );
 
 static POOL_BACKWARD: KernelSource = kernel!(

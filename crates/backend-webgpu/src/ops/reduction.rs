@@ -14,26 +14,22 @@ constants! { struct SumConstants { pairs: bool, one_loop: bool } }
 
 static FLOAT: KernelSource = kernel!(
     "reduce/reduce", libs: [GRID, RULE_FLOAT],
-    types: ["T", "A", "Y"], constants: FloatConstants, params: Params,
-    reads: ["x: V"], writes: ["y: Y"],
+    types: ["T", "A", "Y"], constants: FloatConstants, params: Params, reads: ["x: V"], writes: ["y: Y"],
 );
 
 static INTEGER: KernelSource = kernel!(
     "reduce/reduce", libs: [GRID, RULE_INTEGER],
-    types: ["T", "A", "Y"], constants: IntegerConstants, params: Params,
-    reads: ["x: V"], writes: ["y: Y"],
+    types: ["T", "A", "Y"], constants: IntegerConstants, params: Params, reads: ["x: V"], writes: ["y: Y"],
 );
 
 static ARG: KernelSource = kernel!(
     "reduce/reduce", libs: [GRID, RULE_ARG],
-    types: ["T", "A", "Y"], constants: ArgConstants, params: Params,
-    reads: ["x: V"], writes: ["y: Y"],
+    types: ["T", "A", "Y"], constants: ArgConstants, params: Params, reads: ["x: V"], writes: ["y: Y"],
 );
 
 static LOG_SUM_EXP: KernelSource = kernel!(
     "reduce/reduce", libs: [GRID, EXPONENTIALS, RULE_LOG_SUM_EXP],
-    types: ["T", "A", "Y"], constants: SumConstants, params: Params,
-    reads: ["x: V"], writes: ["y: Y"],
+    types: ["T", "A", "Y"], constants: SumConstants, params: Params, reads: ["x: V"], writes: ["y: Y"],
 );
 
 /// What invocations do with two values, as shaders/lib/reduce.wgsl numbers it.

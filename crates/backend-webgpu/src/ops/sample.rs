@@ -12,8 +12,7 @@ use crate::recorder::Window;
 
 static SAMPLE_LOGITS: KernelSource = kernel!(
     "tokens/sample_logits", libs: [GRID, SPECIAL],
-    types: ["T"], constants: [], params: LogitsParams,
-    reads: ["x: T", "window: u32"], writes: ["y: f32"],
+    types: ["T"], constants: [], params: LogitsParams, reads: ["x: T", "window: u32"], writes: ["y: f32"],
 );
 
 params! {

@@ -21,8 +21,7 @@ constants! { struct RowConstants { all: Constants, block: u32 } }
 
 const SOFTMAX_ROWS: KernelSource = kernel!(
     "norm/softmax", libs: [GRID, SPECIAL, REDUCE, EXP_BELOW, SOFTMAX_SCALE],
-    types: ["T"], constants: RowConstants, params: Params,
-    reads: ["x: V"], writes: ["y: V"],
+    types: ["T"], constants: RowConstants, params: Params, reads: ["x: V"], writes: ["y: V"],
 );
 
 static SOFTMAX: KernelSource = SOFTMAX_ROWS;

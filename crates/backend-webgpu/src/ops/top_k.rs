@@ -18,8 +18,7 @@ constants! { struct Constants { indices: bool } }
 
 static SORT_CHUNKS: KernelSource = kernel!(
     "reduce/sort_chunks", libs: [GRID, SORT_ENTRIES],
-    types: ["X"], constants: Constants, params: SortParams,
-    reads: ["x: X"], writes: ["y: u32"],
+    types: ["X"], constants: Constants, params: SortParams, reads: ["x: X"], writes: ["y: u32"],
 );
 
 params! {
@@ -42,8 +41,7 @@ params! {
 
 static MERGE_RUNS: KernelSource = kernel!(
     "reduce/merge_runs", libs: [GRID, SORT_ENTRIES],
-    types: [], constants: Constants, params: MergeParams,
-    reads: ["x: u32"], writes: ["y: u32"],
+    types: [], constants: Constants, params: MergeParams, reads: ["x: u32"], writes: ["y: u32"],
 );
 
 params! {

@@ -10,14 +10,12 @@ use crate::recorder::Window;
 
 static TRANSPOSE: KernelSource = kernel!(
     "memory/transpose", libs: [GRID, TRANSPOSE],
-    types: ["T"], constants: [], params: Params,
-    reads: ["src: T"], writes: ["dst: T"],
+    types: ["T"], constants: [], params: Params, reads: ["src: T"], writes: ["dst: T"],
 );
 
 static TRANSPOSE_BLOCKS: KernelSource = kernel!(
     "memory/transpose_blocks", libs: [GRID, TRANSPOSE],
-    types: [], constants: [], params: Params,
-    reads: ["src: vec4<u32>"], writes: ["dst: vec4<u32>"],
+    types: [], constants: [], params: Params, reads: ["src: vec4<u32>"], writes: ["dst: vec4<u32>"],
 );
 
 /// Loops besides rows and columns that the parameters have room for: all that a copy may have.

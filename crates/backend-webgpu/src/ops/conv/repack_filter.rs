@@ -11,8 +11,7 @@ use crate::recorder::Window;
 
 static REPACK_FILTER: KernelSource = kernel!(
     "conv/repack_filter", libs: [GRID],
-    types: ["T"], constants: [], params: Params,
-    reads: ["filter_values: T"], writes: ["repacked: T"],
+    types: ["T"], constants: [], params: Params, reads: ["filter_values: T"], writes: ["repacked: T"],
 );
 
 params! {

@@ -35,8 +35,7 @@ static EXPERT_TILED: KernelSource = kernel!(
 
 static EXPERT_ORDER: KernelSource = kernel!(
     "quant/expert_order", libs: [GRID],
-    types: [], constants: OrderConstants, params: OrderParams,
-    reads: ["indices: u32"], writes: ["plan: u32"],
+    types: [], constants: OrderConstants, params: OrderParams, reads: ["indices: u32"], writes: ["plan: u32"],
 );
 
 static EXPERT_SUM: KernelSource = kernel!(

@@ -15,8 +15,7 @@ constants! { struct Constants { nibbles: bool } }
 
 static QUANTIZE_ROWS: KernelSource = kernel!(
     "quant/quantize_rows", libs: [GRID],
-    types: ["TA"], constants: Constants, params: Params,
-    reads: ["a: AV"], writes: ["rounded: u32"],
+    types: ["TA"], constants: Constants, params: Params, reads: ["a: AV"], writes: ["rounded: u32"],
 );
 
 params! {

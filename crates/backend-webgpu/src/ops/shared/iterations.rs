@@ -15,8 +15,7 @@ use crate::ops::op_context::OpContext;
 
 static ITERATIONS: KernelSource = kernel!(
     "memory/iterations", libs: [],
-    types: [], constants: [], params: Params,
-    reads: [], writes: ["counted: u32"],
+    types: [], constants: [], params: Params, reads: [], writes: ["counted: u32"],
 );
 
 params! {
