@@ -57,7 +57,7 @@ fn or_in_place(draw: &mut Draw, dtype: DType, n: usize, input: u64) -> u64 {
 /// Outer, axis and inner extents, and an input and an output of these, which may be one.
 fn slices(draw: &mut Draw, dtype: DType) -> ([usize; 3], u64, u64) {
     let extents = around_axis(draw, dtype);
-    let n = extents.iter().product();
+    let n: usize = extents.iter().product();
     let x = draw.memory(dtype, n);
     (extents, x, or_in_place(draw, dtype, n, x))
 }

@@ -96,7 +96,7 @@ fn words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     std::iter::from_fn(move || {
         at += text[at..].find(is_part)?;
         let rest = &text[at..];
-        let word = &rest[..rest.find(|c| !is_part(c)).unwrap_or(rest.len())];
+        let word = &rest[..rest.find(|c: char| !is_part(c)).unwrap_or(rest.len())];
         let place = at;
         at += word.len();
         Some((place, word))
