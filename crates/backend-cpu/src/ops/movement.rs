@@ -23,16 +23,20 @@ pub(crate) fn concat(memory: &Memory, op: &'static str, desc: &ConcatDesc<'_>) -
     for (operands, _) in &parts {
         memory.check(op, operands)?;
     }
-    desc.inputs.iter().zip(parts).try_for_each(|(input, part)| moved(memory, op, part, [*input, desc.output]))
+    desc.inputs
+        .iter()
+        .zip(parts)
+        .try_for_each(|(input, part)| moved(memory, op, Ok(part), [*input, desc.output]))
 }
 
-/// A part of `output` = a part of `input`: all that permute, slice and repeat do.
+/// A part of `output` = a part of `input`, as the descriptor says: all that permute, slice and repeat do.
 pub(crate) fn moved(
     memory: &Memory,
     op: &'static str,
-    (operands, part): ([Operand; 2], Part),
+    checked: BackendResult<([Operand; 2], Part)>,
     [from, to]: [TensorDesc<'_>; 2],
 ) -> BackendResult<()> {
+    let (operands, part) = checked?;
     memory
         .access(op, &operands, |[input, _], output| convert_into(input, output, [from.dtype, to.dtype], part))
 }

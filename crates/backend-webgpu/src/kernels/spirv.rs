@@ -6,7 +6,7 @@ use naga::Module;
 use naga::back::spv;
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
-use spirv::{Capability, GLOp, LoopControl, Op, StorageClass};
+use spirv::{Capability, GlslStd450Op, LoopControl, Op, StorageClass};
 
 use crate::unchecked::Spirv;
 
@@ -122,7 +122,7 @@ fn roll_loops(words: &mut [u32]) {
 }
 
 /// Two halves of a word as two of f32: an instruction of the only extended set that naga uses.
-const UNPACK_HALF: u32 = GLOp::UnpackHalf2x16 as u32;
+const UNPACK_HALF: u32 = GlslStd450Op::UnpackHalf2x16 as u32;
 
 /// Makes `vec2<f16>(unpack2x16float(x))` a bitcast of x. Of NaN, it keeps the bits.
 fn cast_halves(words: &mut [u32]) {

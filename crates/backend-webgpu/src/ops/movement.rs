@@ -15,7 +15,7 @@ pub(crate) fn pad(ctx: &OpContext, op: &'static str, desc: &PadDesc<'_>) -> Back
         ctx.require_dtype(op, tensor.dtype)?;
     }
     fill_tensor(ctx, op, desc.output, desc.value)?;
-    moved(ctx, op, (operands, part), [desc.input, desc.output])
+    moved(ctx, op, Ok((operands, part)), [desc.input, desc.output])
 }
 
 /// `output` = the inputs one after the other.
@@ -29,7 +29,10 @@ pub(crate) fn concat(ctx: &OpContext, op: &'static str, desc: &ConcatDesc<'_>) -
             ctx.require_dtype(op, desc.output.dtype)?;
         }
     }
-    desc.inputs.iter().zip(parts).try_for_each(|(input, part)| moved(ctx, op, part, [*input, desc.output]))
+    desc.inputs
+        .iter()
+        .zip(parts)
+        .try_for_each(|(input, part)| moved(ctx, op, Ok(part), [*input, desc.output]))
 }
 
 /// Sets every element of a strided tensor: the larger of a number and itself is that number.
@@ -42,13 +45,14 @@ fn fill_tensor(ctx: &OpContext, op: &'static str, output: TensorDesc<'_>, value:
     super::binary::binary(ctx, op, &BinaryDesc::new(BinaryOp::Max, value, value, output))
 }
 
-/// A part of `output` = a part of `input`: all that permute, slice and repeat do.
+/// A part of `output` = a part of `input`, as the descriptor says: all that permute, slice and repeat do.
 pub(crate) fn moved(
     ctx: &OpContext,
     op: &'static str,
-    (operands, part): ([Operand; 2], Part),
+    checked: BackendResult<([Operand; 2], Part)>,
     [input, output]: [TensorDesc<'_>; 2],
 ) -> BackendResult<()> {
+    let (operands, part) = checked?;
     let [Some(src), Some(dst)] = ctx.resolve(op, &operands)? else { return Ok(()) };
     if part.loops.iter().any(|&(extent, _)| extent == 0) {
         return Ok(());
