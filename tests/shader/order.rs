@@ -80,14 +80,9 @@ fn name_of(declaration: &str) -> Option<&str> {
     words(behind).next().map(|(_, word)| word)
 }
 
-/// Words that may be names of other declarations: neither a member that is accessed nor a name that is declared with
-/// its type.
+/// Words that may be names of other declarations: all but members that are accessed.
 fn uses(declaration: &str) -> impl Iterator<Item = &str> {
-    words(declaration).filter_map(|(at, word)| {
-        let is_member = declaration[..at].ends_with('.');
-        let is_declared = declaration[at + word.len()..].trim_start().starts_with(':');
-        (!is_member && !is_declared).then_some(word)
-    })
+    words(declaration).filter_map(|(at, word)| (!declaration[..at].ends_with('.')).then_some(word))
 }
 
 /// Names, keywords and numbers, with their places.
@@ -129,8 +124,8 @@ mod tests {
             "const WIDTH =",
             "var<immediate> params: Params;",
             "struct Params {",
-            "@diagnostic(off, derivative_uniformity) fn",
             "@group(0) @binding(0) var<storage,",
+            "@diagnostic(off, derivative_uniformity) fn",
         ];
         assert_eq!(first_words, expected);
     }
