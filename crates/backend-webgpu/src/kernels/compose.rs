@@ -15,8 +15,8 @@ pub struct Target {
     pub unroll: bool,
 }
 
-/// The text of a variant: the kernel's file, its helper files, and the declarations that bind its free names and its
-/// parameters, with its unrolled part if it has one.
+/// The text of a variant: the kernel's file, its helper files, and the declarations that bind its free names, with its
+/// unrolled part if it has one, its bindings and its parameters.
 ///
 /// WGSL doesn't mind the order of declarations, so everything is appended after the file, and the lines of an
 /// error message are the file's own. Only `enable` has to come first; it shares the first line.
