@@ -192,8 +192,9 @@ fn bindings_are_numbered_reads_first() {
             })
             .collect();
         found.sort_unstable();
+        let [reads, writes] = [source.reads, source.writes].map(|operands| operands.len() as u32);
         let expected: Vec<(u32, bool)> =
-            (0..source.reads + source.writes).map(|binding| (binding, binding >= source.reads)).collect();
+            (0..reads + writes).map(|binding| (binding, binding >= reads)).collect();
         if found == expected {
             Ok(())
         } else {

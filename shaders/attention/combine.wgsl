@@ -7,15 +7,6 @@
 
 const ROW_GROUPS: u32 = THREADS / LANES;
 
-@group(0) @binding(0) var<storage, read> parts: array<vec4<f32>>;
-@group(0) @binding(1) var<storage, read> q: array<Words>;
-@group(0) @binding(2) var<storage, read> k: array<Words>;
-@group(0) @binding(3) var<storage, read> v: array<Words>;
-@group(0) @binding(4) var<storage, read> mask: array<M>;
-@group(0) @binding(5) var<storage, read> lengths: array<u32>;
-@group(0) @binding(6) var<storage, read_write> lse: array<f32>;
-@group(0) @binding(7) var<storage, read_write> o: array<T>;
-
 // What each row group has: its reference and sum, and its vector.
 var<workgroup> sh_states: array<vec2<f32>, ROW_GROUPS>;
 var<workgroup> sh_vectors: array<vec4<f32>, THREADS>;

@@ -67,15 +67,6 @@ const HEADROOM: f32 = 8.0;
 const_assert PARTS * PASSES * PASS_FOURS <= 32u;
 const_assert DIM % FRAGMENT == 0u && BLOCK * EIGHTS % THREADS == 0u && BLOCK % SLICE == 0u && SLICE % FRAGMENT == 0u;
 
-@group(0) @binding(0) var<storage, read> q: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> k: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read> v: array<vec4<u32>>;
-@group(0) @binding(3) var<storage, read> mask: array<T>;
-@group(0) @binding(4) var<storage, read> lengths: array<u32>;
-@group(0) @binding(5) var<storage, read> sinks: array<f32>;
-@group(0) @binding(6) var<storage, read_write> lse: array<f32>;
-@group(0) @binding(7) var<storage, read_write> o: array<vec4<T>>;
-
 // A block of keys, unless they are wide, then one of values; at first and at last, 16 queries or columns of
 // their output of each team.
 var<workgroup> sh: array<vec4<f16>, max(ROWS * STRIDE, TEAMS * FRAGMENT * OUT_STRIDE)>;

@@ -23,13 +23,6 @@ const PLACES: u32 = 8u;
 
 const_assert LANES >= 8u && LANES <= SUBGROUP && SUBGROUP / LANES <= 4u;
 
-@group(0) @binding(0) var<storage, read> q: array<Words>;
-@group(0) @binding(1) var<storage, read> k: array<Words>;
-@group(0) @binding(2) var<storage, read> v: array<Words>;
-@group(0) @binding(3) var<storage, read> mask: array<M>;
-@group(0) @binding(4) var<storage, read> lengths: array<u32>;
-@group(0) @binding(5) var<storage, read> sinks: array<f32>;
-
 // What each subgroup has: vectors by place and lane, references and sums.
 var<workgroup> sh_vectors: array<Rows, SUBGROUPS * PLACES * LANES>;
 var<workgroup> sh_references: array<Rows, SUBGROUPS>;

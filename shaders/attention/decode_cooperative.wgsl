@@ -35,13 +35,6 @@ const STRIDE: u32 = FOURS + 1u;
 
 const_assert ROWS <= FRAGMENT && KEYS % FRAGMENT == 0u && DIM % 64u == 0u;
 
-@group(0) @binding(0) var<storage, read> q: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> k: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read> v: array<vec4<u32>>;
-@group(0) @binding(3) var<storage, read> mask: array<T>;
-@group(0) @binding(4) var<storage, read> lengths: array<u32>;
-@group(0) @binding(5) var<storage, read> sinks: array<f32>;
-
 // What each subgroup has of eight rows: references and sums of weights, and vectors.
 var<workgroup> sh_states: array<vec2<f32>, SUBGROUPS * HALF>;
 var<workgroup> sh_sums: array<vec4<f32>, SUBGROUPS * HALF * STRIDE>;

@@ -2,9 +2,6 @@
 //
 // needs: T, lib/grid
 
-@group(0) @binding(0) var<storage, read> blocks: array<u32>;
-@group(0) @binding(1) var<storage, read_write> elements: array<T>;
-
 const BLOCK_WORDS: u32 = 9u;
 
 @compute @workgroup_size(256)

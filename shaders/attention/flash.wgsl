@@ -43,15 +43,6 @@ const_assert ROWS * DIMS <= 32u;
 const_assert LANES % 8u == 0u && GROUPS % 8u == 0u && ROWS % 4u == 0u && FOURS % SLOTS == 0u;
 const_assert FETCHES * THREADS * UNIT_KV == TILE_KV * FOURS && LOADS * THREADS * UNIT_Q == TILE_Q * FOURS;
 
-@group(0) @binding(0) var<storage, read> q: array<Words>;
-@group(0) @binding(1) var<storage, read> k: array<Words>;
-@group(0) @binding(2) var<storage, read> v: array<Words>;
-@group(0) @binding(3) var<storage, read> mask: array<T>;
-@group(0) @binding(4) var<storage, read> lengths: array<u32>;
-@group(0) @binding(5) var<storage, read> sinks: array<f32>;
-@group(0) @binding(6) var<storage, read_write> lse: array<f32>;
-@group(0) @binding(7) var<storage, read_write> o: array<O>;
-
 var<workgroup> sh: array<vec4<f32>, SHARED>;
 
 struct Tile {

@@ -6,11 +6,6 @@
 //
 // needs: T, A = T, lib/grid, lib/vec_1 or lib/vec_4
 
-@group(0) @binding(0) var<storage, read> pool: array<V>;
-@group(0) @binding(1) var<storage, read> blocks: array<u32>;
-@group(0) @binding(2) var<storage, read> lengths: array<u32>;
-@group(0) @binding(3) var<storage, read_write> packed: array<V>;
-
 // The most keys of a tile of attention.
 const TILE: u32 = 256u;
 

@@ -19,13 +19,6 @@ const MOST_SLOTS: u32 = THREADS / LEAST_LANES;
 
 const_assert LEAST_LANES >= TURNS;
 
-@group(0) @binding(0) var<storage, read> q: array<Words>;
-@group(0) @binding(1) var<storage, read> k: array<Words>;
-@group(0) @binding(2) var<storage, read> v: array<Words>;
-@group(0) @binding(3) var<storage, read> mask: array<M>;
-@group(0) @binding(4) var<storage, read> lengths: array<u32>;
-@group(0) @binding(5) var<storage, read> sinks: array<f32>;
-
 // Products of each lane, by slot, turn and lane; at the end, four elements of each invocation.
 var<workgroup> sh_products: array<Rows, TURNS * (THREADS + MOST_SLOTS)>;
 // Scores by slot and turn; at the end, references and sums of each slot.

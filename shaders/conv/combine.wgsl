@@ -3,10 +3,6 @@
 //
 // needs: T, ACTIVATION
 
-@group(0) @binding(0) var<storage, read> partial: array<f32>;
-@group(0) @binding(1) var<storage, read> bias: array<T>;
-@group(0) @binding(2) var<storage, read_write> output: array<T>;
-
 @compute @workgroup_size(256)
 fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let i = flat_group(workgroup.id, workgroup.count) * 256u + lane;

@@ -16,13 +16,6 @@
 // Groups of eight are addressed as a whole.
 const UNIT: u32 = 8u;
 
-@group(0) @binding(0) var<storage, read> a: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> b: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read> bias: array<T>;
-@group(0) @binding(3) var<storage, read_write> output: array<TC>;
-// The output once more, for writing vectors.
-@group(0) @binding(4) var<storage, read_write> output4: array<vec4<TC>>;
-
 struct Tile {
   row: u32,
   column: u32,

@@ -4,9 +4,6 @@
 //
 // needs: T
 
-@group(0) @binding(0) var<storage, read> input: array<T>;
-@group(0) @binding(1) var<storage, read_write> output: array<T>;
-
 @compute @workgroup_size(256)
 fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let i = flat_group(workgroup.id, workgroup.count) * 256u + lane;

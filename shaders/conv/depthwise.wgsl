@@ -7,11 +7,6 @@
 //
 // needs: T, ROWS, COLUMNS, SIDE, STEP, ACTIVATION, lib/activate
 
-@group(0) @binding(0) var<storage, read> input4: array<vec4<T>>;
-@group(0) @binding(1) var<storage, read> filter4: array<vec4<T>>;
-@group(0) @binding(2) var<storage, read> bias: array<T>;
-@group(0) @binding(3) var<storage, read_write> output4: array<vec4<T>>;
-
 const THREADS: u32 = 128u;
 
 // The first result of an invocation, and its channels in fours.

@@ -11,11 +11,6 @@
 //
 // needs: T, ROWS, SIDE, STEP, ACTIVATION, lib/conv
 
-@group(0) @binding(0) var<storage, read> input: array<T>;
-@group(0) @binding(1) var<storage, read> filter_values: array<T>;
-@group(0) @binding(2) var<storage, read> bias: array<T>;
-@group(0) @binding(3) var<storage, read_write> output: array<T>;
-
 const THREADS: u32 = 128u;
 
 struct Place {

@@ -12,12 +12,6 @@
 // needs: T, TC (of the results), FILTERS, PIXELS, PARTS, VECTORS (four channels are read as a vector), ACTIVATION,
 // lib/conv, lib/quotient, lib/input_origin
 
-@group(0) @binding(0) var<storage, read> input: array<T>;
-@group(0) @binding(1) var<storage, read> input4: array<vec4<T>>;
-@group(0) @binding(2) var<storage, read> filter_values: array<T>;
-@group(0) @binding(3) var<storage, read> bias: array<T>;
-@group(0) @binding(4) var<storage, read_write> output: array<TC>;
-
 const THREADS: u32 = 128u;
 const LANES: u32 = THREADS / PARTS;
 const FOURS: u32 = FILTERS / 4u;

@@ -10,10 +10,6 @@ const A_ALONG_K: u32 = 1u - INTERLEAVED;
 const B_ALONG_K: u32 = 1u - INTERLEAVED;
 const COLUMN_STEP: u32 = 1u;
 
-@group(0) @binding(0) var<storage, read> input: array<T>;
-@group(0) @binding(1) var<storage, read> gradient: array<T>;
-@group(0) @binding(2) var<storage, read_write> output: array<TR>;
-
 fn group_of(tile: Tile) -> u32 {
   return tile.batch % params.groups;
 }

@@ -5,11 +5,6 @@
 //
 // needs: T, lib/packed_eight
 
-@group(0) @binding(0) var<storage, read> input: array<T>;
-@group(0) @binding(1) var<storage, read> filter_values: array<T>;
-@group(0) @binding(2) var<storage, read_write> folded_filters: array<vec4<u32>>;
-@group(0) @binding(3) var<storage, read_write> output: array<vec4<u32>>;
-
 // Where the channel `j` of the eight `i` is, or 0xffffffff if it is beyond its row or there is no such channel.
 fn source_of(i: u32, j: u32, height: u32, width: u32, width_out: u32, shift: u32) -> u32 {
   let fold = 8u / params.channels_out;

@@ -1,6 +1,6 @@
 // 3×3 convolution that moves by single pixels, of f16 with adjacent channels, multiplied by the device's
 // tensor cores, which add in f32. A tile of pixels is staged with its halo once for all nine taps, sixteen
-// channels at a time; weights go from memory straight into fragments.
+// channels at a time; weights go from memory straight into fragments, in the order of conv/weight_fragments.
 //
 // Images are taken for one plane of cells: a row of cells has zeros for the padding at its left, and the rows
 // of an image begin with one of zeros. What lies beyond the end of a row is the next row's padding, and of the
@@ -16,12 +16,6 @@
 //
 // needs: T, TILE_P, TILE_F, PARTS_P, PARTS_F, CELLS, PLANES (of the result), ACTIVATION, lib/activate,
 // lib/quotient, lib/fragment_elements
-
-@group(0) @binding(0) var<storage, read> input: array<vec4<u32>>;
-// As conv/weight_fragments makes them.
-@group(0) @binding(1) var<storage, read> weights: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read> bias: array<T>;
-@group(0) @binding(3) var<storage, read_write> output: array<vec4<u32>>;
 
 const SUBGROUP: u32 = 32u;
 const FRAGMENT: u32 = 16u;

@@ -13,12 +13,6 @@ const COLUMN_STEP: u32 = 1u;
 // Where the results of the tile's slice begin, after those of the slices before it.
 var<private> slice_offset: u32;
 
-@group(0) @binding(0) var<storage, read> input: array<T>;
-@group(0) @binding(1) var<storage, read> input4: array<vec4<T>>;
-@group(0) @binding(2) var<storage, read> filter_values: array<T>;
-@group(0) @binding(3) var<storage, read> filter_vectors: array<vec4<T>>;
-@group(0) @binding(4) var<storage, read> bias: array<T>;
-
 // Four taps of a filter, 0 for those from `count` on.
 fn load_filter(tile: Tile, f: u32, k: u32, count: u32) -> vec4<f32> {
   var v = vec4<f32>();

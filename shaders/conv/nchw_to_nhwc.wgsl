@@ -4,11 +4,6 @@
 //
 // needs: T, lib/packed_eight
 
-@group(0) @binding(0) var<storage, read> input: array<T>;
-@group(0) @binding(1) var<storage, read> filter_values: array<T>;
-@group(0) @binding(2) var<storage, read_write> repacked: array<vec4<u32>>;
-@group(0) @binding(3) var<storage, read_write> output: array<vec4<u32>>;
-
 // Where eight channels are: the first number, from one to the next, how many there are, and where their copy
 // goes.
 struct Eight {

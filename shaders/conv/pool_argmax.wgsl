@@ -3,9 +3,6 @@
 //
 // needs: T, OP (0), lib/pool_input
 
-@group(0) @binding(0) var<storage, read> input: array<T>;
-@group(0) @binding(1) var<storage, read_write> positions: array<u32>;
-
 @compute @workgroup_size(256)
 fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let i = params.first + flat_group(workgroup.id, workgroup.count) * 256u + lane;

@@ -3,10 +3,6 @@
 //
 // needs: T, OP, lib/pool
 
-@group(0) @binding(0) var<storage, read> positions: array<u32>;
-@group(0) @binding(1) var<storage, read> gradient: array<T>;
-@group(0) @binding(2) var<storage, read_write> output: array<T>;
-
 // The part of the gradient of the window at (y, x) that belongs to the element at `place`.
 fn share(place: Place, y: u32, x: u32) -> f32 {
   let pixel = (place.image * params.out_height + y) * params.out_width + x;

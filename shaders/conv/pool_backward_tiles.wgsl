@@ -4,10 +4,6 @@
 //
 // needs: T, OP (0), lib/pool_input
 
-@group(0) @binding(0) var<storage, read> input: array<T>;
-@group(0) @binding(1) var<storage, read> gradient: array<T>;
-@group(0) @binding(2) var<storage, read_write> output: array<T>;
-
 const TILE_WIDTH = 64u;
 const MOST_WINDOWS = 1536u;
 

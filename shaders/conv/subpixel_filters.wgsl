@@ -4,9 +4,6 @@
 //
 // needs: T
 
-@group(0) @binding(0) var<storage, read> filter_values: array<T>;
-@group(0) @binding(1) var<storage, read_write> repacked: array<T>;
-
 fn weight(i: u32) -> T {
   let phases = params.phases_y * params.phases_x;
   if params.repeat == 1u {

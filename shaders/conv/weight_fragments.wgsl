@@ -2,9 +2,6 @@
 // in fragments: sixteen filters by sixteen channels of a tap follow each other, for each invocation of a
 // subgroup four channels of one filter and of the one eight below. Beyond the last filter, these are another's.
 
-@group(0) @binding(0) var<storage, read> filter_values: array<vec2<u32>>;
-@group(0) @binding(1) var<storage, read_write> fragments: array<vec4<u32>>;
-
 @compute @workgroup_size(256)
 fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let i = flat_group(workgroup.id, workgroup.count) * 256u + lane;

@@ -3,9 +3,6 @@
 //
 // needs: XN, XV, YN (an element of x in memory and as a value, of y in memory), ONE_LOOP, STEPS, load_x, map
 
-@group(0) @binding(0) var<storage, read> x: array<XN>;
-@group(0) @binding(1) var<storage, read_write> y: array<YN>;
-
 @compute @workgroup_size(256)
 fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let first = flat_group(workgroup.id, workgroup.count) * (256u * STEPS) + lane;

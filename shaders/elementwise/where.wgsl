@@ -4,11 +4,6 @@
 //
 // needs: CN, CV, AN, AV, BN, BV, YN (elements in memory and as values), ONE_LOOP, STEPS, load_c, load_a, load_b, map
 
-@group(0) @binding(0) var<storage, read> c: array<CN>;
-@group(0) @binding(1) var<storage, read> a: array<AN>;
-@group(0) @binding(2) var<storage, read> b: array<BN>;
-@group(0) @binding(3) var<storage, read_write> y: array<YN>;
-
 fn numbers() -> u32 {
   return params.extents[1].w;
 }

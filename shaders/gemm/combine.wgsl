@@ -6,12 +6,6 @@
 //
 // needs: TC, ACTIVATION, SCALED, lib/matmul
 
-@group(0) @binding(0) var<storage, read> partial: array<f32>;
-@group(0) @binding(1) var<storage, read> row_exponents: array<i32>;
-@group(0) @binding(2) var<storage, read> column_exponents: array<i32>;
-@group(0) @binding(3) var<storage, read> bias: array<TC>;
-@group(0) @binding(4) var<storage, read_write> c: array<TC>;
-
 // x · 2^e in two steps of about the same size, each of which is a normal number for every sum of two
 // exponents.
 fn scaled(x: f32, e: i32) -> f32 {

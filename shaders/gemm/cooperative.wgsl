@@ -17,19 +17,16 @@
 // are not written; beyond k it is 0, which only the first step can meet: it takes what k leaves over of whole
 // steps.
 //
+// Eight elements of A or B are one vector of bits. As vectors of f16 they would be read in two parts, and
+// drivers keep them in twice the registers.
+//
 // needs: TC, ACTIVATION, SHIFTED, lib/matmul, one of the two for results, lib/shifted_vector, and what
 // lib/fragments needs
 
 const UNIT: u32 = select(8u, 1u, SHIFTED == 1u);
 
-// Eight elements of A or B are one vector of bits. As vectors of f16 they would be read in two parts, and
-// drivers keep them in twice the registers.
-@group(0) @binding(0) var<storage, read> a: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> b: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read> bias: array<TC>;
-// The helper file that makes results binds it twice more, for writing vectors.
+// The helper file that makes results binds C twice more, for writing vectors.
 const BINDING_C = 3u;
-@group(0) @binding(BINDING_C) var<storage, read_write> c: array<TC>;
 
 fn tile_of(flat: u32) -> Tile {
   let place = tile_place(flat);

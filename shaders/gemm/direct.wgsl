@@ -10,13 +10,6 @@
 const ACROSS: u32 = 8u;
 const DOWN: u32 = 4u;
 
-@group(0) @binding(0) var<storage, read> a: array<TA>;
-@group(0) @binding(1) var<storage, read> a4: array<vec4<TA>>;
-@group(0) @binding(2) var<storage, read> b: array<TB>;
-@group(0) @binding(3) var<storage, read> b4: array<vec4<TB>>;
-@group(0) @binding(4) var<storage, read> bias: array<TC>;
-@group(0) @binding(5) var<storage, read_write> c: array<TC>;
-
 // Where four elements at k lie from a matrix's first: those of op(A) from a row on, those of op(B) from a
 // column on. Beyond the last row or column they are others of the matrix: what becomes of them is not
 // written.

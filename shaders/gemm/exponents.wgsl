@@ -6,9 +6,6 @@
 //
 // needs: ROWS
 
-@group(0) @binding(0) var<storage, read> source: array<f32>;
-@group(0) @binding(1) var<storage, read_write> exponents: array<i32>;
-
 const THREADS: u32 = 256u;
 // Lines that a workgroup takes at once, and the invocations that share one.
 const LINES: u32 = select(16u, 1u, ROWS == 1u);

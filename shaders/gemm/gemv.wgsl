@@ -15,11 +15,6 @@ const GROUPS: u32 = THREADS / THREADS_PER_OUTPUT;
 const COLUMNS: u32 = GROUPS * WIDTH;
 const STEP: u32 = THREADS_PER_OUTPUT * AHEAD;
 
-@group(0) @binding(0) var<storage, read> a: array<TA>;
-@group(0) @binding(1) var<storage, read> b: array<V>;
-@group(0) @binding(2) var<storage, read> bias: array<TC>;
-@group(0) @binding(3) var<storage, read_write> c: array<TC>;
-
 var<workgroup> sh: array<vec4<f32>, THREADS>;
 
 // Where an invocation's sums belong.

@@ -18,11 +18,6 @@ const THREADS_PER_OUTPUT: u32 = 32u;
 const COLUMNS: u32 = THREADS / THREADS_PER_OUTPUT * SPAN;
 const TURN: u32 = THREADS_PER_OUTPUT * AHEAD;
 
-@group(0) @binding(0) var<storage, read> a: array<V>;
-@group(0) @binding(1) var<storage, read> b: array<V>;
-@group(0) @binding(2) var<storage, read> bias: array<TC>;
-@group(0) @binding(3) var<storage, read_write> c: array<TC>;
-
 var<workgroup> sh: array<f32, SPAN * THREADS>;
 
 @compute @workgroup_size(THREADS)

@@ -20,11 +20,6 @@ const DOWN: u32 = THREADS / max(ACROSS, 1u);
 // Compilers differ in whether they evaluate what a constant || needn't: nothing may be divided by 0 there.
 const_assert THREADS % max(ACROSS, 1u) == 0u;
 
-@group(0) @binding(0) var<storage, read> a: array<TA>;
-@group(0) @binding(1) var<storage, read> b: array<TB>;
-@group(0) @binding(2) var<storage, read> bias: array<TC>;
-@group(0) @binding(3) var<storage, read_write> c: array<TC>;
-
 // An invocation's first result, and from each to its next.
 struct Place {
   row: u32,

@@ -3,17 +3,10 @@
 // bytes, its neighbours what follows them.
 //
 // The matrices may begin at any element: a vector is put together from the two that it lies in, moved by
-// words of 32 bits, and by half a word where elements of f16 need that.
+// words of 32 bits, and by half a word where elements of f16 need that. `a` and `b` are bound by words, too.
 //
 // needs: PER_WORD (elements of a word: 1 of f32, 2 of f16), WHOLE (whether the last vectors of what is copied
 // are there as a whole), lib/shifted_vector
-
-@group(0) @binding(0) var<storage, read> a: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> b: array<vec4<u32>>;
-// `a` and `b` by words.
-@group(0) @binding(2) var<storage, read> a_words: array<u32>;
-@group(0) @binding(3) var<storage, read> b_words: array<u32>;
-@group(0) @binding(4) var<storage, read_write> packed: array<vec4<u32>>;
 
 const THREADS: u32 = 256u;
 const VECTORS: u32 = 2u;

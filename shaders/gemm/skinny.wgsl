@@ -51,12 +51,6 @@ const_assert TRANS_B == 1u || SPAN % WIDTH == 0u;
 const_assert ROWS * SPAN <= 4u || QUADS % ROUND == 0u;
 const_assert PARTS > 0u && THREADS_PER_OUTPUT % PARTS == 0u;
 
-@group(0) @binding(0) var<storage, read> a: array<TA>;
-@group(0) @binding(1) var<storage, read> a_fours: array<vec4<TA>>;
-@group(0) @binding(2) var<storage, read> b: array<V>;
-@group(0) @binding(3) var<storage, read> bias: array<TC>;
-@group(0) @binding(4) var<storage, read_write> c: array<TC>;
-
 var<workgroup> sh: array<vec4<f32>, max(PARTS_OF_A * ROWS * FOURS, ROUND * THREADS)>;
 
 // Where a workgroup's part of C lies, and what an invocation has to do with it.

@@ -26,11 +26,6 @@ const WIDTH: u32 = 8u;
 const STEP: u32 = 8u;
 const TURN: u32 = SUBGROUPS * STEP;
 
-@group(0) @binding(0) var<storage, read> a: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> b: array<vec4<u32>>;
-@group(0) @binding(2) var<storage, read> bias: array<TC>;
-@group(0) @binding(3) var<storage, read_write> c: array<TC>;
-
 // The sums of each subgroup, fragment by fragment.
 var<workgroup> sh: array<f32, SUBGROUPS * ROWS * COLUMNS>;
 

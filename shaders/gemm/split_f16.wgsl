@@ -10,10 +10,6 @@
 //
 // needs: RIGHT, K_DOWN, lib/special
 
-@group(0) @binding(0) var<storage, read> source: array<f32>;
-@group(0) @binding(1) var<storage, read> exponents: array<i32>;
-@group(0) @binding(2) var<storage, read_write> parts: array<u32>;
-
 // The exponent of the scaled lines, and that of a line with an infinity or a NaN.
 const TOP: i32 = 14;
 const NO_EXPONENT: i32 = 128;

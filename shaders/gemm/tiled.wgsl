@@ -12,13 +12,6 @@ const B_ALONG_K: u32 = TRANS_B;
 // Without vectors, the columns of a four are apart, so that neighbours read and write neighbouring elements.
 const COLUMN_STEP: u32 = select(STRIDE_B, 1u, VEC == 1u);
 
-@group(0) @binding(0) var<storage, read> a: array<TA>;
-@group(0) @binding(1) var<storage, read> a4: array<vec4<TA>>;
-@group(0) @binding(2) var<storage, read> b: array<TB>;
-@group(0) @binding(3) var<storage, read> b4: array<vec4<TB>>;
-@group(0) @binding(4) var<storage, read> bias: array<TC>;
-@group(0) @binding(5) var<storage, read_write> c: array<TC>;
-
 fn write_out(tile: Tile, row: u32, column: u32, sums: vec4<f32>) {
   write_apart(tile.batch, row, column, sums, COLUMN_STEP);
 }

@@ -44,11 +44,6 @@ const OWN_N: u32 = PART_N / 8u;
 
 const_assert TILE_M % (SUBGROUPS_M * FRAGMENT) == 0u && TILE_N % (SUBGROUPS_N * FRAGMENT) == 0u;
 
-@group(0) @binding(0) var<storage, read> a: array<VecA>;
-@group(0) @binding(1) var<storage, read> b: array<VecB>;
-@group(0) @binding(2) var<storage, read> bias: array<TC>;
-@group(0) @binding(3) var<storage, read_write> c: array<TC>;
-
 // What a subgroup has of eight rows of sums, as each invocation has it.
 var<workgroup> sh: array<vec4<f32>, SUBGROUPS * FRAGMENTS_N * SUBGROUP>;
 

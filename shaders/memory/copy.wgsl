@@ -4,9 +4,6 @@
 //
 // needs: SRCN, SRCV, YN (an element of src in memory and as a value, of dst in memory), ONE_LOOP, STEPS, load_src, map
 
-@group(0) @binding(0) var<storage, read> src: array<SRCN>;
-@group(0) @binding(1) var<storage, read_write> dst: array<YN>;
-
 @compute @workgroup_size(256)
 fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let first = flat_group(workgroup.id, workgroup.count) * (256u * STEPS) + lane;

@@ -1,9 +1,6 @@
 // dst[0..bytes] = src[0..bytes], at any byte offset. Each invocation writes one aligned word of dst; the
 // first and the last keep the bytes around the range.
 
-@group(0) @binding(0) var<storage, read> src: array<u32>;
-@group(0) @binding(1) var<storage, read_write> dst: array<u32>;
-
 // The four bytes of src from `byte` on. A word that lies wholly past the range is not read.
 fn load(byte: u32, last: u32) -> u32 {
   let word = byte / 4u;

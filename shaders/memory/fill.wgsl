@@ -1,8 +1,6 @@
 // dst[0..n] = value, where value holds the bits of one element (of 4 bytes) or of the same element twice (of
 // 2 bytes). Each invocation writes one aligned word; the first and the last keep the bytes around the range.
 
-@group(0) @binding(0) var<storage, read_write> dst: array<u32>;
-
 @compute @workgroup_size(256)
 fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let word = params.dst_byte / 4u + flat_group(workgroup.id, workgroup.count) * 256u + lane;

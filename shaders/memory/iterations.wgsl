@@ -1,8 +1,6 @@
 // Counts the iterations that the device's compiler lets a loop make: fewer than asked for where it has a
 // limit.
 
-@group(0) @binding(0) var<storage, read_write> counted: array<u32>;
-
 @compute @workgroup_size(1)
 fn main() {
   var count = 0u;

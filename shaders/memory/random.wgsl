@@ -4,9 +4,6 @@
 // needs: T, TN (an element of the output), VEC_WIDTH, NORMAL, HAS_OFFSET (whether a number of 64 bits in memory is
 // added to where in the stream they begin), write
 
-@group(0) @binding(0) var<storage, read> offsets: array<u32>;
-@group(0) @binding(1) var<storage, read_write> output: array<TN>;
-
 fn placed(number: f32) -> f32 {
   return params.shift + rounded(params.scale * number);
 }

@@ -4,9 +4,6 @@
 //
 // needs: T, lib/transpose
 
-@group(0) @binding(0) var<storage, read> src: array<T>;
-@group(0) @binding(1) var<storage, read_write> dst: array<T>;
-
 const SIDE = 64u;
 const THREADS = 256u;
 

@@ -5,9 +5,6 @@
 //
 // needs: WIDTH (elements of a vector), turn, lib/transpose
 
-@group(0) @binding(0) var<storage, read> src: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read_write> dst: array<vec4<u32>>;
-
 const ACROSS = 8u;
 const SIDE = ACROSS * WIDTH;
 

@@ -3,13 +3,6 @@
 //
 // needs: T, W (the type of statistics and weights), lib/vectors_ahead and what it needs
 
-@group(0) @binding(0) var<storage, read> x: array<V>;
-@group(0) @binding(1) var<storage, read> mean: array<W>;
-@group(0) @binding(2) var<storage, read> variance: array<W>;
-@group(0) @binding(3) var<storage, read> weight: array<W>;
-@group(0) @binding(4) var<storage, read> bias: array<W>;
-@group(0) @binding(5) var<storage, read_write> y: array<V>;
-
 alias A = f32;
 
 @compute @workgroup_size(256)

@@ -6,10 +6,6 @@
 //
 // needs: T, RESIDUAL, the vec of a vector
 
-@group(0) @binding(0) var<storage, read> x: array<V>;
-@group(0) @binding(1) var<storage, read> residual: array<V>;
-@group(0) @binding(2) var<storage, read_write> moments: array<f32>;
-
 // The bit of `scaled` for rows that are not centred.
 const ABOUT_ZERO = 4u;
 const BLOCK = 4u;

@@ -5,11 +5,6 @@
 //
 // needs: T, CENTRED, IN_PLACE, HAS_WEIGHT, the vec of a vector
 
-@group(0) @binding(0) var<storage, read> x: array<V>;
-@group(0) @binding(1) var<storage, read> dy: array<V>;
-@group(0) @binding(2) var<storage, read> weight: array<V>;
-@group(0) @binding(3) var<storage, read_write> dx: array<V>;
-
 alias A = f32;
 
 // The weighted gradient.

@@ -1,15 +1,9 @@
 // Sums over a part of the rows of dy · v for each column, v being the normalised row: parts of a weight's
-// gradient.
+// gradient. `moments` has of each row how many elements it has, their mean, and the sum of their squared deviations.
 //
 // An invocation iterates over the rows of one column, and a workgroup those of 256 neighbours.
 //
 // needs: T, CENTRED
-
-@group(0) @binding(0) var<storage, read> x: array<T>;
-@group(0) @binding(1) var<storage, read> dy: array<T>;
-// Of each row: how many elements, their mean, and the sum of their squared deviations.
-@group(0) @binding(2) var<storage, read> moments: array<f32>;
-@group(0) @binding(3) var<storage, read_write> sums: array<f32>;
 
 // Rows that are summed before they are added to the rest, which keeps rounding errors small.
 const RUN = 32u;

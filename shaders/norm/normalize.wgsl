@@ -7,11 +7,6 @@
 // needs: T, W, CENTRED, INPUT, RESIDUAL, SUMMED, BLOCK, the vec of a vector, the rows of vectors, the weights
 // of a column, the sum
 
-@group(0) @binding(0) var<storage, read> x: array<V>;
-@group(0) @binding(1) var<storage, read> residual: array<V>;
-@group(0) @binding(4) var<storage, read_write> y: array<V>;
-
-const SUM_BINDING = 5u;
 const NUMBERS = BLOCK * WIDTH;
 
 // The whole workgroup has to come here; `slot` is the row's number in it.

@@ -3,12 +3,6 @@
 //
 // needs: T, W, CENTRED, INPUT, RESIDUAL, SUMMED, the vec of a vector, the weights of a column, the sum
 
-@group(0) @binding(0) var<storage, read> x: array<V>;
-@group(0) @binding(1) var<storage, read> residual: array<V>;
-@group(0) @binding(4) var<storage, read> moments: array<f32>;
-@group(0) @binding(5) var<storage, read_write> y: array<V>;
-
-const SUM_BINDING = 6u;
 // Vectors of an invocation.
 const AHEAD = 4u;
 

@@ -4,9 +4,6 @@
 //
 // needs: T, LOG, IN_PLACE, BLOCK, the vec of a vector, the rows of vectors
 
-@group(0) @binding(0) var<storage, read> x: array<V>;
-@group(0) @binding(1) var<storage, read_write> y: array<V>;
-
 alias A = f32;
 const NUMBERS = BLOCK * WIDTH;
 

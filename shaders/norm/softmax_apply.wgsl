@@ -5,10 +5,6 @@
 //
 // needs: T, LOG, lib/vectors_ahead and what it needs
 
-@group(0) @binding(0) var<storage, read> x: array<V>;
-@group(0) @binding(1) var<storage, read> sums: array<vec2<f32>>;
-@group(0) @binding(2) var<storage, read_write> y: array<V>;
-
 alias A = f32;
 
 // The maximum of a slice, and what its sum does to each number.

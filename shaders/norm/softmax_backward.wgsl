@@ -4,10 +4,6 @@
 //
 // needs: T, LOG, IN_PLACE, the vec of a vector
 
-@group(0) @binding(0) var<storage, read> y: array<V>;
-@group(0) @binding(1) var<storage, read> dy: array<V>;
-@group(0) @binding(2) var<storage, read_write> dx: array<V>;
-
 alias A = f32;
 
 fn gradient(i: u32) -> array<A, WIDTH> {

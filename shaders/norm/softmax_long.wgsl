@@ -7,9 +7,6 @@
 //
 // needs: T, LOG, IN_PLACE, LANES, HELD, the vec of a vector, the rows of vectors
 
-@group(0) @binding(0) var<storage, read> x: array<V>;
-@group(0) @binding(1) var<storage, read_write> y: array<V>;
-
 alias A = f32;
 // Vectors that an invocation asks for at a time where it doesn't hold them.
 const AHEAD = max(16u / WIDTH, 4u);

@@ -16,14 +16,8 @@
 // Groups of eight are addressed as a whole.
 const UNIT: u32 = 8u;
 
-@group(0) @binding(0) var<storage, read> quants: array<vec4<u32>>;
-@group(0) @binding(1) var<storage, read> high: array<u32>;
-@group(0) @binding(2) var<storage, read> scales: array<ScaleWords>;
-@group(0) @binding(3) var<storage, read> a: array<vec4<u32>>;
-@group(0) @binding(4) var<storage, read> bias: array<TC>;
-// The helper file that makes results binds it twice more, for writing vectors.
+// The helper file that makes results binds C twice more, for writing vectors.
 const BINDING_C = 5u;
-@group(0) @binding(BINDING_C) var<storage, read_write> c: array<TC>;
 
 const_assert TILE_K == 32u && TRANS_A == 0u && TRANS_B == 1u;
 

@@ -10,10 +10,6 @@ const THREADS: u32 = 128u;
 const LANES: u32 = 32u;
 const COLUMNS: u32 = THREADS / LANES * SPAN;
 
-@group(0) @binding(4) var<storage, read> a: array<AV>;
-@group(0) @binding(5) var<storage, read> bias: array<TC>;
-@group(0) @binding(7) var<storage, read_write> c: array<TC>;
-
 @compute @workgroup_size(THREADS)
 fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
   let tile = flat_group(workgroup.id, workgroup.count);

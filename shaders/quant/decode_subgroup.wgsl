@@ -10,10 +10,6 @@ const SUBGROUPS: u32 = 4u;
 const LANES: u32 = SUBGROUP;
 const COLUMNS: u32 = SUBGROUPS * SPAN;
 
-@group(0) @binding(4) var<storage, read> a: array<AV>;
-@group(0) @binding(5) var<storage, read> bias: array<TC>;
-@group(0) @binding(7) var<storage, read_write> c: array<TC>;
-
 @compute @workgroup_size(SUBGROUPS * SUBGROUP)
 fn main(workgroup: Workgroup, @builtin(subgroup_id) subgroup: u32, @builtin(subgroup_invocation_id) lane: u32) {
   let tile = flat_group(workgroup.id, workgroup.count);

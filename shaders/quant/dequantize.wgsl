@@ -5,8 +5,6 @@
 //
 // needs: T = f16, a format's scales and its lib/quant_fragments_*, lib/quant_weights
 
-@group(0) @binding(4) var<storage, read_write> output: array<vec4<u32>>;
-
 fn packed(numbers: vec4<T>) -> vec2<u32> {
   return vec2<u32>(pack2x16float(vec2<f32>(numbers.xy)), pack2x16float(vec2<f32>(numbers.zw)));
 }

@@ -11,11 +11,6 @@ const LANES: u32 = SUBGROUP;
 const ROWS: u32 = 1u;
 const COLUMNS: u32 = SUBGROUPS * RESULTS;
 
-@group(0) @binding(4) var<storage, read> a: array<AV>;
-@group(0) @binding(5) var<storage, read> indices: array<u32>;
-@group(0) @binding(6) var<storage, read> factors: array<f32>;
-@group(0) @binding(7) var<storage, read_write> c: array<TC>;
-
 @compute @workgroup_size(SUBGROUPS * SUBGROUP)
 fn main(workgroup: Workgroup, @builtin(subgroup_id) subgroup: u32, @builtin(subgroup_invocation_id) lane: u32) {
   let tile = flat_group(workgroup.id, workgroup.count);

@@ -8,9 +8,6 @@
 //
 // needs: TILE
 
-@group(0) @binding(0) var<storage, read> indices: array<u32>;
-@group(0) @binding(1) var<storage, read_write> plan: array<u32>;
-
 const THREADS: u32 = 256u;
 
 // The indices of the expert in the stretches up to each, and those of experts before.

@@ -3,11 +3,6 @@
 //
 // needs: TC, lib/quant_experts
 
-@group(0) @binding(0) var<storage, read> products: array<f32>;
-@group(0) @binding(1) var<storage, read> indices: array<u32>;
-@group(0) @binding(2) var<storage, read> weights: array<f32>;
-@group(0) @binding(3) var<storage, read_write> c: array<TC>;
-
 @compute @workgroup_size(256)
 fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let i = flat_group(workgroup.id, workgroup.count) * 256u + lane;

@@ -10,11 +10,6 @@
 
 const RESULTS: u32 = TILE >> GATED;
 
-@group(0) @binding(4) var<storage, read> a: array<AV>;
-@group(0) @binding(5) var<storage, read> bias: array<f32>;
-@group(0) @binding(6) var<storage, read> plan: array<u32>;
-@group(0) @binding(7) var<storage, read_write> c: array<TC>;
-
 // What is added to the product with a row of an expert's matrix, if there is such an expert.
 fn bias_of(expert: u32, line: u32) -> f32 {
   if (params.terms & HAS_BIAS) == 0u || expert >= params.experts {

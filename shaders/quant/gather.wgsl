@@ -4,9 +4,6 @@
 //
 // needs: T, INDEXED, a format, lib/quant_output_1 or lib/quant_output_4
 
-@group(0) @binding(4) var<storage, read> indices: array<u32>;
-@group(0) @binding(5) var<storage, read_write> output: array<OutputVector>;
-
 @compute @workgroup_size(256)
 fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let i = flat_group(workgroup.id, workgroup.count) * 256u + lane;

@@ -17,9 +17,6 @@ const SMALLEST: u32 = 0x04000000u;
 const INFINITE: u32 = 0x7f800000u;
 const NOT_A_NUMBER: u32 = 0x7fc00000u;
 
-@group(0) @binding(0) var<storage, read> a: array<AV>;
-@group(0) @binding(1) var<storage, read_write> rounded: array<u32>;
-
 var<workgroup> sh_largest: array<u32, THREADS>;
 var<workgroup> sh_sums: array<i32, THREADS>;
 

@@ -25,10 +25,6 @@ const COLUMNS: u32 = 16u;
 // Columns of C.
 const RESULTS: u32 = COLUMNS >> GATED;
 
-@group(0) @binding(4) var<storage, read> a: array<vec4<u32>>;
-@group(0) @binding(5) var<storage, read> bias: array<TC>;
-@group(0) @binding(7) var<storage, read_write> c: array<TC>;
-
 // The sums of each subgroup, row by row of C.
 var<workgroup> sh: array<f32, SUBGROUPS * ROWS * COLUMNS>;
 

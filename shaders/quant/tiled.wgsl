@@ -6,10 +6,6 @@
 //
 // needs: TA, TC, ACTIVATION, lib/quant_product, lib/quant_tile, a format, a reader of A
 
-@group(0) @binding(4) var<storage, read> a: array<AV>;
-@group(0) @binding(5) var<storage, read> bias: array<TC>;
-@group(0) @binding(7) var<storage, read_write> c: array<TC>;
-
 @compute @workgroup_size(256)
 fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
   let tile = flat_group(workgroup.id, workgroup.count);

@@ -8,10 +8,6 @@
 //
 // needs: T, A, IN_PLACE
 
-@group(0) @binding(0) var<storage, read> x: array<T>;
-@group(0) @binding(1) var<storage, read> carry: array<A>;
-@group(0) @binding(2) var<storage, read_write> y: array<T>;
-
 // Neighbours of an invocation.
 const SHARE = 4u;
 

@@ -4,9 +4,6 @@
 //
 // needs: INDICES (whether only the entries' indices are written)
 
-@group(0) @binding(0) var<storage, read> x: array<u32>;
-@group(0) @binding(1) var<storage, read_write> y: array<u32>;
-
 fn entry(i: u32) -> vec2<u32> {
   return vec2<u32>(x[params.x + 2u * i], x[params.x + 2u * i + 1u]);
 }

@@ -13,9 +13,6 @@
 //
 // needs: Y, ONE_LOOP, the states of the elements of a vector, IN_WORDS
 
-@group(0) @binding(0) var<storage, read> x: array<V>;
-@group(0) @binding(1) var<storage, read_write> y: array<Y>;
-
 // Vectors that an invocation asks for before it uses them.
 const AHEAD = 4u;
 // Vectors that are joined one after the other.

@@ -5,9 +5,6 @@
 // needs: X (elements of x: numbers, or the words of entries), load, INDICES (whether only the entries' indices
 // are written)
 
-@group(0) @binding(0) var<storage, read> x: array<X>;
-@group(0) @binding(1) var<storage, read_write> y: array<u32>;
-
 const CHUNK = 1024u;
 
 var<workgroup> keys: array<u32, CHUNK>;

@@ -6,10 +6,6 @@
 //
 // needs: S, INDEXED, lib/grid, lib/indexed_row
 
-@group(0) @binding(0) var<storage, read> source: array<S>;
-@group(0) @binding(1) var<storage, read> indices: array<u32>;
-@group(0) @binding(2) var<storage, read_write> cache: array<u32>;
-
 const BLOCK: u32 = 32u;
 const BLOCK_WORDS: u32 = 9u;
 

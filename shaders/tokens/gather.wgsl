@@ -5,10 +5,6 @@
 //
 // needs: TN (an element), PER_ELEMENT
 
-@group(0) @binding(0) var<storage, read> table: array<TN>;
-@group(0) @binding(1) var<storage, read> indices: array<u32>;
-@group(0) @binding(2) var<storage, read_write> output: array<TN>;
-
 @compute @workgroup_size(256)
 fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let i = flat_group(workgroup.id, workgroup.count) * 256u + lane;

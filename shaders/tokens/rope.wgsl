@@ -4,12 +4,6 @@
 //
 // needs: T, Y (elements of input and output), IN_PLACE, INTERLEAVED, HAS_POSITIONS
 
-@group(0) @binding(0) var<storage, read> input: array<T>;
-@group(0) @binding(1) var<storage, read> cosines: array<f32>;
-@group(0) @binding(2) var<storage, read> sines: array<f32>;
-@group(0) @binding(3) var<storage, read> positions: array<u32>;
-@group(0) @binding(4) var<storage, read_write> output: array<Y>;
-
 fn load(i: u32) -> T {
   if IN_PLACE == 1u {
     return T(output[i]);

@@ -5,13 +5,6 @@
 //
 // needs: T, C (elements of qkv and cache), INTERLEAVED, lib/grid, lib/indexed_row
 
-@group(0) @binding(0) var<storage, read> cosines: array<f32>;
-@group(0) @binding(1) var<storage, read> sines: array<f32>;
-@group(0) @binding(2) var<storage, read> positions: array<u32>;
-@group(0) @binding(3) var<storage, read> indices: array<u32>;
-@group(0) @binding(4) var<storage, read_write> qkv: array<T>;
-@group(0) @binding(5) var<storage, read_write> cache: array<C>;
-
 // The first and second element of a pair in a vector.
 fn places_of(pair: u32) -> vec2<u32> {
   if INTERLEAVED == 1u {

@@ -3,11 +3,6 @@
 //
 // needs: HAS_OFFSET (whether a number of 64 bits in memory is added to where in the stream the numbers are)
 
-@group(0) @binding(0) var<storage, read> x: array<f32>;
-@group(0) @binding(1) var<storage, read> order: array<u32>;
-@group(0) @binding(2) var<storage, read> offsets: array<u32>;
-@group(0) @binding(3) var<storage, read_write> y: array<u32>;
-
 var<workgroup> sums: array<f32, 512>;
 var<workgroup> chosen: u32;
 var<workgroup> kept_count: atomic<u32>;

@@ -3,10 +3,6 @@
 //
 // needs: T (elements of the logits)
 
-@group(0) @binding(0) var<storage, read> x: array<T>;
-@group(0) @binding(1) var<storage, read> window: array<u32>;
-@group(0) @binding(2) var<storage, read_write> y: array<f32>;
-
 @compute @workgroup_size(256)
 fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let at = flat_group(workgroup.id, workgroup.count) * 256u + lane;

@@ -3,10 +3,6 @@
 //
 // needs: T, S (elements of table and source), V (what they are combined as), arriving, combine
 
-@group(0) @binding(0) var<storage, read> indices: array<u32>;
-@group(0) @binding(1) var<storage, read> source: array<S>;
-@group(0) @binding(2) var<storage, read_write> table: array<T>;
-
 @compute @workgroup_size(256)
 fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let place = params.first + flat_group(workgroup.id, workgroup.count) * 256u + lane;

@@ -3,10 +3,6 @@
 //
 // needs: T, S (elements of table and source), V, arriving, PER_ELEMENT, lib/grid, lib/indexed_row
 
-@group(0) @binding(0) var<storage, read> indices: array<u32>;
-@group(0) @binding(1) var<storage, read> source: array<S>;
-@group(0) @binding(2) var<storage, read_write> table: array<T>;
-
 // The row of the table that a single element goes to, or a number from params.rows on for none. `first` is the first
 // index of its column.
 fn element_row(first: u32, i: u32) -> u32 {

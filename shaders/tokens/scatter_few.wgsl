@@ -5,10 +5,6 @@
 //
 // needs: T, S (elements of table and source), V (what they are combined as), arriving, combine, lib/grid
 
-@group(0) @binding(0) var<storage, read> indices: array<u32>;
-@group(0) @binding(1) var<storage, read> source: array<S>;
-@group(0) @binding(2) var<storage, read_write> table: array<T>;
-
 // Rows of a workgroup, which have 64 elements or more, and words with a bit for each of 4096 indices.
 const ROWS: u32 = 5u;
 const WORDS: u32 = 128u;

@@ -54,12 +54,17 @@ fn or_in_place(draw: &mut Draw, dtype: DType, n: usize, input: u64) -> u64 {
     if draw.one_in(3) { input } else { draw.memory(dtype, n) }
 }
 
+/// Outer, axis and inner extents, and an input and an output of these, which may be one.
+fn slices(draw: &mut Draw, dtype: DType) -> ([usize; 3], u64, u64) {
+    let extents = around_axis(draw, dtype);
+    let n: usize = extents.iter().product();
+    let x = draw.memory(dtype, n);
+    (extents, x, or_in_place(draw, dtype, n, x))
+}
+
 pub(super) fn softmax(draw: &mut Draw, run: Run<'_>) {
     let dtype = draw.float();
-    let [outer, length, inner] = around_axis(draw, dtype);
-    let n = outer * length * inner;
-    let x = draw.memory(dtype, n);
-    let y = or_in_place(draw, dtype, n, x);
+    let ([outer, length, inner], x, y) = slices(draw, dtype);
     let mut desc = SoftmaxDesc::rows(dtype, x, y, outer, length);
     desc.inner = inner;
     desc.log = draw.one_in(3);
@@ -80,10 +85,7 @@ pub(super) fn softmax_backward(draw: &mut Draw, run: Run<'_>) {
 
 pub(super) fn cumsum(draw: &mut Draw, run: Run<'_>) {
     let dtype = draw.dtype();
-    let [outer, length, inner] = around_axis(draw, dtype);
-    let n = outer * length * inner;
-    let x = draw.memory(dtype, n);
-    let y = or_in_place(draw, dtype, n, x);
+    let ([outer, length, inner], x, y) = slices(draw, dtype);
     let mut desc = CumSumDesc::rows(dtype, x, y, outer, length);
     desc.inner = inner;
     (desc.exclusive, desc.reverse) = (draw.one_in(3), draw.one_in(3));

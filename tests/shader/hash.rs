@@ -3,14 +3,19 @@
 //! What is hashed is the module that naga makes of a text: it has neither comments nor formatting, and a use
 //! is an index of what is used. A list of words wouldn't do: two functions have a variable of one name, and a
 //! member may be called like a swizzle. naga replaces expressions of constants by their values, so another
-//! expression of the same value isn't noticed.
+//! expression of the same value isn't noticed. naga gets the declarations in the order of their first use, so that it
+//! doesn't matter which file one stands in; those without a use aren't hashed.
 
+use naga::compact::{KeepUnused, compact};
 use sha2::{Digest as _, Sha256};
+
+use crate::order::by_first_use;
 
 /// How many bytes of the hash are written.
 const WRITTEN: usize = 8;
 
-/// A hash of texts in hexadecimal: as long as only names, comments and formatting change, it stays.
+/// A hash of texts in hexadecimal: as long as only names, comments, formatting and the order of declarations change, it
+/// stays.
 pub(crate) fn of_texts(texts: &[String]) -> Result<String, String> {
     let mut hash = Sha256::new();
     for text in texts {
@@ -21,7 +26,12 @@ pub(crate) fn of_texts(texts: &[String]) -> Result<String, String> {
 
 /// The module of a text, written out without names and places in the text.
 fn nameless(text: &str) -> Result<String, String> {
-    let module = naga::front::wgsl::parse_str(text).map_err(|error| error.emit_to_string(text))?;
+    let ordered = by_first_use(text);
+    let mut module =
+        naga::front::wgsl::parse_str(&ordered).map_err(|error| error.emit_to_string(&ordered))?;
+    // With a name, one whose value is all that was needed would stay.
+    module.constants.iter_mut().for_each(|(_, constant)| constant.name = None);
+    compact(&mut module, KeepUnused::No);
     // Nothing but names is written in quotes.
     let unnamed: String = format!("{module:?}").split('"').step_by(2).collect();
     let (mut bare, mut rest) = (String::new(), unnamed.as_str());
@@ -61,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn names_comments_and_formatting_leave_it() {
+    fn names_comments_formatting_and_order_leave_it() {
         for exchanged in [
             &[("Params", "Shape")][..],
             &[("rows: u32", "columns: u32"), ("params.rows", "params.columns")],
@@ -74,6 +84,10 @@ mod tests {
             &[("(i: u32)", "(index: u32)"), ("f32(i)", "f32(index)")],
             &[("// The first rows.", "/* Some rows. */")],
             &[("{ return", "{\n    return")],
+            // To the front, and what nobody uses.
+            &[("const SCALE = 2.0;", ""), ("struct Params", "const SCALE = 2.0; struct Params")],
+            &[("binding(0)", "binding(FIRST)"), ("const SCALE", "const FIRST = 0u; const SCALE")],
+            &[("const SCALE", "fn unused() -> f32 { return scaled(1u); } const SCALE")],
         ] {
             assert_eq!(with(exchanged), with(&[]), "{exchanged:?}");
         }
@@ -91,6 +105,7 @@ mod tests {
             ("workgroup_size(64)", "workgroup_size(32)"),
             ("binding(0)", "binding(1)"),
             ("scaled(i) ", "scaled(at.y) "),
+            ("return SCALE *", "return -SCALE *"),
         ] {
             assert_ne!(with(&[exchanged]), with(&[]), "{exchanged:?}");
         }

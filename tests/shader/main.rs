@@ -4,6 +4,7 @@
 //! it needs is there.
 
 mod hash;
+mod order;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;

@@ -13,7 +13,7 @@ pub(crate) struct Args {
     /// The text for a software adapter without immediates, whose loops aren't unrolled, in place of a GPU's
     #[arg(long, requires = "kernel")]
     software: bool,
-    /// A hash of every variant's two texts, which changes with neither names nor comments nor formatting
+    /// A hash of every variant's two texts, which names, comments, formatting and the order of declarations don't change
     #[arg(long, conflicts_with_all = ["kernel", "software"])]
     hashes: bool,
 }

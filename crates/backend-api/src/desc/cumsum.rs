@@ -50,18 +50,12 @@ impl CumSumDesc {
         Ok(Self { outer, length, inner, ..Self::rows(dtype, input, output, 0, 0) })
     }
 
-    /// Leaves the element at i itself out.
-    #[must_use]
-    pub const fn with_exclusive(mut self) -> Self {
-        self.exclusive = true;
-        self
-    }
+    setters! {
+        /// Leaves the element at i itself out.
+        pub fn with_exclusive(exclusive = true);
 
-    /// Adds from the end.
-    #[must_use]
-    pub const fn with_reverse(mut self) -> Self {
-        self.reverse = true;
-        self
+        /// Adds from the end.
+        pub fn with_reverse(reverse = true);
     }
 
     /// Checks the shapes. Returns input and output.

@@ -57,13 +57,9 @@ impl GatherDesc {
     setters! {
         /// Gathers from `outer` tables, one after the other in memory.
         pub fn with_outer(outer: usize);
-    }
 
-    /// With an index for each element.
-    #[must_use]
-    pub const fn with_per_element(mut self) -> Self {
-        self.per_element = true;
-        self
+        /// With an index for each element.
+        pub fn with_per_element(per_element = true);
     }
 
     /// Checks the shapes. Returns table, indices and output.

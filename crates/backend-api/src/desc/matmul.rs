@@ -29,16 +29,12 @@ impl Matrix {
         Self { ptr, dtype, offset: 0, ld, batch_stride: 0 }
     }
 
-    /// A part of a larger matrix: `row · ld + column` elements after the handle's start.
-    #[must_use]
-    pub const fn with_offset(self, offset: usize) -> Self {
-        Self { offset, ..self }
-    }
+    setters! {
+        /// A part of a larger matrix: `row · ld + column` elements after the handle's start.
+        pub fn with_offset(offset: usize);
 
-    /// Sets the elements between the matrices of a batch.
-    #[must_use]
-    pub const fn with_batch_stride(self, batch_stride: usize) -> Self {
-        Self { batch_stride, ..self }
+        /// Sets the elements between the matrices of a batch.
+        pub fn with_batch_stride(batch_stride: usize);
     }
 }
 

@@ -148,11 +148,9 @@ impl<'a> RepeatDesc<'a> {
         Self { input, output, interleaved: false }
     }
 
-    /// Each element next to itself, as in PyTorch's `repeat_interleave`.
-    #[must_use]
-    pub const fn with_interleaved(mut self) -> Self {
-        self.interleaved = true;
-        self
+    setters! {
+        /// Each element next to itself, as in PyTorch's `repeat_interleave`.
+        pub fn with_interleaved(interleaved = true);
     }
 
     /// Checks the shapes. Returns input and output, and what is copied.

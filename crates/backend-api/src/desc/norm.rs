@@ -80,11 +80,9 @@ impl SoftmaxDesc {
         Ok(Self { input, output, dtype, outer, length, inner, log: false })
     }
 
-    /// Makes the result log-softmax.
-    #[must_use]
-    pub const fn with_log(mut self) -> Self {
-        self.log = true;
-        self
+    setters! {
+        /// Makes the result log-softmax.
+        pub fn with_log(log = true);
     }
 
     /// Checks the shapes. Returns input and output.

@@ -90,16 +90,10 @@ impl ScatterDesc {
     setters! {
         /// Scatters to `outer` tables, one after the other in memory.
         pub fn with_outer(outer: usize);
-    }
 
-    /// With an index for each element.
-    #[must_use]
-    pub const fn with_per_element(mut self) -> Self {
-        self.per_element = true;
-        self
-    }
+        /// With an index for each element.
+        pub fn with_per_element(per_element = true);
 
-    setters! {
         /// Converts what arrives from this type: from f32 into a table of f16, or the other way round.
         pub fn with_source_dtype(source_dtype: DType);
     }

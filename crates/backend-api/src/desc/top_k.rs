@@ -46,14 +46,10 @@ impl TopKDesc {
         Self::new(dtype, input, indices, rows, columns, columns).with_smallest()
     }
 
-    /// Looks for the smallest, in ascending order.
-    #[must_use]
-    pub const fn with_smallest(mut self) -> Self {
-        self.largest = false;
-        self
-    }
-
     setters! {
+        /// Looks for the smallest, in ascending order.
+        pub fn with_smallest(largest = false);
+
         /// Writes the values too.
         pub fn with_values(Some(values): u64);
     }

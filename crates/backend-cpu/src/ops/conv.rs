@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use backend_api::desc::{ConvBackwardDataDesc, ConvDesc, ConvTransposeDesc, ImageLayout};
 use backend_api::support::ConvGather;
-use backend_api::{Activation, BackendResult};
+use backend_api::{Activation, BackendResult, DType};
 use bytemuck::cast_slice_mut;
 use faer::MatRef;
 
@@ -14,6 +14,7 @@ use super::matmul::multiply;
 use super::matrix::{RowMajor, for_each_row, row_major, row_major_ref};
 use super::padding::{Unbounded, met, take_unbounded};
 use super::shifted::{exchanged, shifted};
+use crate::access::Input;
 use crate::bound::require_end;
 use crate::element::{Element, widen, with_float};
 use crate::math::apply_unary;
@@ -29,13 +30,7 @@ pub(crate) fn conv2d(memory: &Memory, op: &'static str, desc: &ConvDesc) -> Back
     let gather = ConvGather::forward(op, &desc.shape)?;
     require_end(op, gather.flops())?;
     memory.access(op, &operands, |[input, filter, _, bias], output| {
-        with_float!(desc.dtype, T => Cores::run(steps(&gather), |cores| {
-            let (source, factor) = (widen::<T>(cores, input), widen::<T>(cores, filter));
-            let bias = widen::<T>(cores, bias);
-            let activation = desc.activation;
-            let work = Work::new(&gather, &source, &factor, &bias, activation);
-            work.run(cores, cast_slice_mut::<u8, T>(output));
-        }));
+        convolve(&gather, desc.dtype, (false, desc.activation), [input, filter, bias], output);
     })
 }
 
@@ -49,13 +44,7 @@ pub(crate) fn conv_transpose2d(
     let gather = ConvGather::transposed(op, &desc.transposes(op)?)?;
     require_end(op, gather.flops())?;
     memory.access(op, &operands, |[input, filter, _, bias], output| {
-        with_float!(desc.dtype, T => Cores::run(steps(&gather), |cores| {
-            let (source, filter) = (widen::<T>(cores, input), widen::<T>(cores, filter));
-            let (bias, factor) = (widen::<T>(cores, bias), exchanged(&gather, &filter));
-            let activation = desc.activation;
-            let work = Work::new(&gather, &source, &factor, &bias, activation);
-            work.run(cores, cast_slice_mut::<u8, T>(output));
-        }));
+        convolve(&gather, desc.dtype, (true, desc.activation), [input, filter, bias], output);
     })
 }
 
@@ -69,14 +58,25 @@ pub(crate) fn backward_data(
     let gather = ConvGather::transposed(op, &desc.shape)?;
     require_end(op, gather.flops())?;
     memory.access(op, &operands, |[filter, grad_output, _], grad_input| {
-        with_float!(desc.dtype, T => Cores::run(steps(&gather), |cores| {
-            let (source, filter) = (widen::<T>(cores, grad_output), widen::<T>(cores, filter));
-            let factor = exchanged(&gather, &filter);
-            let activation = Activation::Identity;
-            let work = Work::new(&gather, &source, &factor, &[], activation);
-            work.run(cores, cast_slice_mut::<u8, T>(grad_input));
-        }));
+        let inputs = [grad_output, filter, Input::Bytes(&[])];
+        convolve(&gather, desc.dtype, (true, Activation::Identity), inputs, grad_input);
     })
+}
+
+/// `output = activation(source ∗ filter + bias)`, with the filters of a transposition exchanged.
+fn convolve(
+    gather: &ConvGather,
+    dtype: DType,
+    (transposed, activation): (bool, Activation),
+    [source, filter, bias]: [Input<'_>; 3],
+    output: &mut [u8],
+) {
+    with_float!(dtype, T => Cores::run(steps(gather), |cores| {
+        let [source, filter, bias] = [source, filter, bias].map(|input| widen::<T>(cores, input));
+        let factor = if transposed { Cow::Owned(exchanged(gather, &filter)) } else { filter };
+        let work = Work::new(gather, &source, &factor, &bias, activation);
+        work.run(cores, cast_slice_mut::<u8, T>(output));
+    }));
 }
 
 /// Steps of the work: sixteen products take about as long as one step of an element-wise loop.

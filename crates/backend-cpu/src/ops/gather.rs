@@ -58,32 +58,28 @@ fn gather_of<T: Pod + Send + Sync>(
     });
 }
 
+/// What a scatter does with two integers of a type.
+macro_rules! integer {
+    ($type:ty, $op:expr) => {{
+        let function: fn($type, $type) -> $type = match $op {
+            ScatterOp::Add => <$type>::wrapping_add,
+            ScatterOp::Mul => <$type>::wrapping_mul,
+            ScatterOp::Max => |a, b| a.max(b),
+            ScatterOp::Min => |a, b| a.min(b),
+            _ => |_, b| b,
+        };
+        function
+    }};
+}
+
 /// `table[o, index, c] = op(table[o, index, c], source[o, i, c])` in the order of i.
 pub(crate) fn scatter(memory: &Memory, op: &'static str, desc: &ScatterDesc) -> BackendResult<()> {
     let operands = desc.operands(op)?;
     memory.access(op, &operands, |[_, indices, source], table| {
         let scatter = Scatter { desc, indices, source };
         match (desc.dtype, desc.source_dtype) {
-            (DType::I32, _) => {
-                let function: fn(i32, i32) -> i32 = match desc.op {
-                    ScatterOp::Add => i32::wrapping_add,
-                    ScatterOp::Mul => i32::wrapping_mul,
-                    ScatterOp::Max => |a, b| a.max(b),
-                    ScatterOp::Min => |a, b| a.min(b),
-                    _ => |_, b| b,
-                };
-                scatter.run(table, |x| x, |x| x, |x| x, function);
-            }
-            (DType::U32, _) => {
-                let function: fn(u32, u32) -> u32 = match desc.op {
-                    ScatterOp::Add => u32::wrapping_add,
-                    ScatterOp::Mul => u32::wrapping_mul,
-                    ScatterOp::Max => |a, b| a.max(b),
-                    ScatterOp::Min => |a, b| a.min(b),
-                    _ => |_, b| b,
-                };
-                scatter.run(table, |x| x, |x| x, |x| x, function);
-            }
+            (DType::I32, _) => scatter.run(table, |x| x, |x| x, |x| x, integer!(i32, desc.op)),
+            (DType::U32, _) => scatter.run(table, |x| x, |x| x, |x| x, integer!(u32, desc.op)),
             (DType::F16, DType::F32) => {
                 scatter.run(table, f16::to_f32, |x: f32| x, f16::from_f32, |_, b| b);
             }

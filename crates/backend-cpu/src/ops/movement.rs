@@ -1,30 +1,12 @@
 //! Copies between parts of tensors.
 
-use backend_api::desc::{ConcatDesc, PadDesc, PermuteDesc, RepeatDesc, SliceDesc};
+use backend_api::desc::{ConcatDesc, PadDesc, TensorDesc};
 use backend_api::support::{Operand, Part};
 use backend_api::{BackendResult, DType};
 
 use crate::access::Input;
 use crate::memory::Memory;
 use crate::ops::copy::{convert_part, fill_loops};
-
-/// `output = input` in another order of dimensions.
-pub(crate) fn permute(memory: &Memory, op: &'static str, desc: &PermuteDesc<'_>) -> BackendResult<()> {
-    let (operands, part) = desc.operands(op)?;
-    copy_part(memory, op, &operands, [desc.input.dtype, desc.output.dtype], part)
-}
-
-/// `output` = a box of `input`.
-pub(crate) fn slice(memory: &Memory, op: &'static str, desc: &SliceDesc<'_>) -> BackendResult<()> {
-    let (operands, part) = desc.operands(op)?;
-    copy_part(memory, op, &operands, [desc.input.dtype, desc.output.dtype], part)
-}
-
-/// `output` = `input` again and again.
-pub(crate) fn repeat(memory: &Memory, op: &'static str, desc: &RepeatDesc<'_>) -> BackendResult<()> {
-    let (operands, part) = desc.operands(op)?;
-    copy_part(memory, op, &operands, [desc.input.dtype, desc.output.dtype], part)
-}
 
 /// `output` = `input` with a value around it.
 pub(crate) fn pad(memory: &Memory, op: &'static str, desc: &PadDesc<'_>) -> BackendResult<()> {
@@ -41,20 +23,22 @@ pub(crate) fn concat(memory: &Memory, op: &'static str, desc: &ConcatDesc<'_>) -
     for (operands, _) in &parts {
         memory.check(op, operands)?;
     }
-    for (input, (operands, part)) in desc.inputs.iter().zip(parts) {
-        copy_part(memory, op, &operands, [input.dtype, desc.output.dtype], part)?;
-    }
-    Ok(())
+    desc.inputs
+        .iter()
+        .zip(parts)
+        .try_for_each(|(input, part)| moved(memory, op, Ok(part), [*input, desc.output]))
 }
 
-fn copy_part(
+/// A part of `output` = a part of `input`, as the descriptor says: all that permute, slice and repeat do.
+pub(crate) fn moved(
     memory: &Memory,
     op: &'static str,
-    operands: &[Operand; 2],
-    types: [DType; 2],
-    part: Part,
+    checked: BackendResult<([Operand; 2], Part)>,
+    [from, to]: [TensorDesc<'_>; 2],
 ) -> BackendResult<()> {
-    memory.access(op, operands, |[input, _], output| convert_into(input, output, types, part))
+    let (operands, part) = checked?;
+    memory
+        .access(op, &operands, |[input, _], output| convert_into(input, output, [from.dtype, to.dtype], part))
 }
 
 fn convert_into(input: Input<'_>, output: &mut [u8], types: [DType; 2], part: Part) {

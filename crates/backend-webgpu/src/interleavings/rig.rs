@@ -57,6 +57,14 @@ impl Rig {
         }
         Self(Arc::new(WebGpuBackend::over(Opened::new(context))))
     }
+
+    /// Asserts that no memory is left, once the device is done and the pool is emptied.
+    pub(super) fn assert_gives_all_back(&self) {
+        self.trim().unwrap();
+        self.synchronize().unwrap();
+        let stats = self.memory_stats();
+        assert_eq!((stats.in_use, stats.pooled, stats.releasing), (0, 0, 0), "{stats:?}");
+    }
 }
 
 impl Deref for Rig {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::params::PADDING;
-use super::{Field, Variant};
+use super::{Field, KernelSource, Variant};
 
 /// What the text has to be for one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,8 +15,8 @@ pub struct Target {
     pub unroll: bool,
 }
 
-/// The text of a variant: the kernel's file, its helper files, and the declarations that bind its free names and its
-/// parameters, with its unrolled part if it has one.
+/// The text of a variant: the kernel's file, its helper files, and the declarations that bind its free names, with its
+/// unrolled part if it has one, its bindings and its parameters.
 ///
 /// WGSL doesn't mind the order of declarations, so everything is appended after the file, and the lines of an
 /// error message are the file's own. Only `enable` has to come first; it shares the first line.
@@ -38,6 +38,7 @@ pub fn compose(variant: &Variant, target: Target) -> String {
     }
     text.push('\n');
     text.push_str(&variant.tail(target));
+    declare_bindings(&mut text, source);
     declare_params(&mut text, source.params);
     text.push_str(if target.immediates {
         "var<immediate> params: Params;\n"
@@ -45,6 +46,20 @@ pub fn compose(variant: &Variant, target: Target) -> String {
         "@group(1) @binding(0) var<uniform> params: Params;\n"
     });
     text
+}
+
+/// Declares the bindings whose types the kernel knows.
+fn declare_bindings(text: &mut String, source: &KernelSource) {
+    let reads = source.reads.iter().map(|operand| ("read", operand));
+    let writes = source.writes.iter().map(|operand| ("read_write", operand));
+    for (binding, (access, operand)) in reads.chain(writes).enumerate() {
+        if let Some((name, element)) = operand.split_once(": ") {
+            _ = writeln!(
+                text,
+                "@group(0) @binding({binding}) var<storage, {access}> {name}: array<{element}>;"
+            );
+        }
+    }
 }
 
 fn declare_params(text: &mut String, fields: &[Field]) {

@@ -28,6 +28,8 @@ pub(crate) use source::native;
 pub use source::{KernelSource, Lib};
 pub use variant::Variant;
 
+#[cfg(feature = "count-out-of-bounds")]
+pub(crate) use self::spirv::validate;
 #[cfg(test)]
 pub(crate) use constants::filled_up;
 pub(crate) use constants::{Constant, Names, constants};
@@ -37,6 +39,4 @@ pub(crate) use pipelines::{Kernel, Layout, MAX_IMMEDIATES, MAX_PARAMS, Pipelines
 #[cfg(target_family = "wasm")]
 pub(crate) use source::{bare, bare_length};
 pub(crate) use source::{kernel, shader};
-#[cfg(feature = "count-out-of-bounds")]
-pub(crate) use spirv::validate;
 pub(crate) use variant::Function;

@@ -283,8 +283,8 @@ impl Pipelines {
         // What counts accesses is written like an output.
         let more = u32::from(cfg!(feature = "count-out-of-bounds"));
         self.layout(Signature {
-            reads: variant.source.reads,
-            writes: variant.source.writes + more,
+            reads: variant.source.reads.len() as u32,
+            writes: variant.source.writes.len() as u32 + more,
             uniform: !self.target.immediates,
         })
     }

@@ -1,8 +1,7 @@
 //! The kernels: one WGSL file each, and what has to be known of it to launch it.
 //!
-//! What is written here of a file (its bindings, the layout of its parameters) is compared with what naga makes of
-//! the composed text by the suite `shaders`. The parameters are declared in Rust alone: a composed text ends with
-//! `struct Params`, made of the fields.
+//! Bindings and parameters are declared in Rust alone, where the launcher gives them: a composed text ends with the
+//! bindings and with `struct Params`, made of the fields. The suite `shaders` compares both with what naga makes of the text.
 
 use std::hash::{Hash, Hasher};
 
@@ -29,10 +28,11 @@ pub struct KernelSource {
     pub types: &'static [&'static str],
     /// Names of its free `u32` constants, which are in capitals in the text, in the order in which a variant gives them.
     pub constants: &'static [&'static str],
-    /// Number of read-only storage bindings: 0, 1, ….
-    pub reads: u32,
-    /// Number of read-write storage bindings, numbered on from the read-only ones.
-    pub writes: u32,
+    /// Read-only storage bindings 0, 1, …, each with its element type, such as `x: vec4<T>`. One without a type is
+    /// declared by a helper file, which knows it.
+    pub reads: &'static [&'static str],
+    /// Read-write storage bindings, numbered on from the read-only ones.
+    pub writes: &'static [&'static str],
     /// Fields of its `Params`, in order; without any, the file has a `Params` of its own.
     pub params: &'static [Field],
     /// Writes the part of the text that WGSL has no short form for, from the values of `constants`: the step
@@ -171,15 +171,15 @@ macro_rules! kernel {
         )
     };
     (@ $name:literal, [$($lib:ident),* $(,)?], $types:expr, $constants:expr,
-     reads: $reads:expr, writes: $writes:expr, params: $params:ty $(,)?) => {
+     params: $params:ty, reads: $reads:expr, writes: $writes:expr $(,)?) => {
         $crate::kernels::KernelSource {
             name: $name,
             text: $crate::kernels::shader!($name),
             libs: &[$($crate::kernels::libs::$lib),*],
             types: &$types,
             constants: $constants,
-            reads: $reads,
-            writes: $writes,
+            reads: &$reads,
+            writes: &$writes,
             params: <$params as $crate::kernels::FieldType>::FIELDS,
             unrolled: None,
             cooperative: false,

@@ -6,6 +6,7 @@ use naga::Module;
 use naga::back::spv;
 use naga::proc::{BoundsCheckPolicies, BoundsCheckPolicy};
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
+use spirv::{Capability, GlslStd450Op, LoopControl, Op, StorageClass};
 
 use crate::unchecked::Spirv;
 
@@ -74,74 +75,66 @@ fn translate(module: &Module, text: &str) -> Result<Spirv, String> {
 
 /// Words before the first instruction.
 const HEADER: usize = 5;
-/// The instruction at the head of a loop: its code, the end of the loop, its next turn, and what is asked of
-/// it.
-const LOOP_MERGE: u32 = 246;
-const LOOP_CONTROL: usize = 3;
-const DONT_UNROLL: u32 = 2;
 
-/// Calls `visit` for every instruction with its code. An instruction's first word has its length above its
-/// code.
-fn for_each_instruction(words: &mut [u32], mut visit: impl FnMut(u32, &mut [u32])) {
+/// Calls `visit` for every instruction that is known. An instruction's first word has its length above its code.
+fn for_each_instruction(words: &mut [u32], mut visit: impl FnMut(Op, &mut [u32])) {
     let mut rest = words.get_mut(HEADER..).unwrap_or_default();
     while let Some(&first) = rest.first() {
         let length = (first >> 16).max(1) as usize;
         let Some((instruction, next)) = rest.split_at_mut_checked(length) else { return };
-        visit(first & 0xffff, instruction);
+        if let Some(op) = Op::from_u32(first & 0xffff) {
+            visit(op, instruction);
+        }
         rest = next;
     }
 }
-
-/// Instructions that tell what a module is capable of, by name and by number.
-const CAPABILITY: u32 = 17;
-const VULKAN_MEMORY_MODEL: u32 = 5345;
-const VULKAN_MEMORY_MODEL_DEVICE_SCOPE: u32 = 5346;
 
 /// Declares that the scope of barriers and atomics may be the device, which naga gives those of storage buffers and
 /// which Vulkan's memory model, that of cooperative matrices, has as a capability of its own. wgpu enables both together.
 fn declare_device_scope(words: &mut Vec<u32>) {
     let mut has_model = false;
-    for_each_instruction(words, |code, instruction| {
-        has_model |= code == CAPABILITY && instruction.get(1) == Some(&VULKAN_MEMORY_MODEL);
+    for_each_instruction(words, |op, instruction| {
+        has_model |= declares(op, instruction, Capability::VulkanMemoryModel);
     });
     if has_model {
-        words.splice(HEADER..HEADER, [2 << 16 | CAPABILITY, VULKAN_MEMORY_MODEL_DEVICE_SCOPE]);
+        let declaration = [2 << 16 | Op::Capability as u32, Capability::VulkanMemoryModelDeviceScope as u32];
+        words.splice(HEADER..HEADER, declaration);
     }
 }
 
+/// Whether an instruction declares that the module needs a capability.
+fn declares(op: Op, instruction: &[u32], capability: Capability) -> bool {
+    op == Op::Capability && instruction.get(1) == Some(&(capability as u32))
+}
+
+/// Where [`Op::LoopMerge`], which is at the head of a loop, has what is asked of it.
+const LOOP_CONTROL: usize = 3;
+
 /// Asks for every loop not to be unrolled.
 fn roll_loops(words: &mut [u32]) {
-    for_each_instruction(words, |code, instruction| {
-        if code == LOOP_MERGE
+    for_each_instruction(words, |op, instruction| {
+        if op == Op::LoopMerge
             && let Some(control) = instruction.get_mut(LOOP_CONTROL)
         {
-            *control = DONT_UNROLL;
+            *control = LoopControl::DONT_UNROLL.bits();
         }
     });
 }
 
-/// Instructions of numbers: an extended one has its type, its result, its set, its number in the set and its
-/// operands; the others their type, their result and their operand.
-const EXTENDED: u32 = 12;
-const CONVERT_FLOAT: u32 = 115;
-const BITCAST: u32 = 124;
-/// The only extended instruction of this number in the set that naga uses: two halves of a word, as two of f32.
-const UNPACK_HALF: u32 = 62;
-/// The types: floating-point numbers of some bits, and vectors of a type.
-const TYPE_FLOAT: u32 = 22;
-const TYPE_VECTOR: u32 = 23;
+/// Two halves of a word as two of f32: an instruction of the only extended set that naga uses.
+const UNPACK_HALF: u32 = GlslStd450Op::UnpackHalf2x16 as u32;
 
 /// Makes `vec2<f16>(unpack2x16float(x))` a bitcast of x. Of NaN, it keeps the bits.
 fn cast_halves(words: &mut [u32]) {
     let (mut half, mut pairs) = (None, HashSet::new());
     let mut unpacked = HashMap::new();
-    for_each_instruction(words, |code, instruction| match (code, &mut *instruction) {
-        (TYPE_FLOAT, &mut [_, ty, 16, ..]) => half = Some(ty),
-        (TYPE_VECTOR, &mut [_, ty, of, 2]) if half == Some(of) => _ = pairs.insert(ty),
-        (EXTENDED, &mut [_, _, result, _, UNPACK_HALF, bits]) => _ = unpacked.insert(result, bits),
-        (CONVERT_FLOAT, [first, ty, _, operand]) => {
+    for_each_instruction(words, |op, instruction| match (op, &mut *instruction) {
+        (Op::TypeFloat, &mut [_, ty, 16, ..]) => half = Some(ty),
+        (Op::TypeVector, &mut [_, ty, of, 2]) if half == Some(of) => _ = pairs.insert(ty),
+        (Op::ExtInst, &mut [_, _, result, _, UNPACK_HALF, bits]) => _ = unpacked.insert(result, bits),
+        (Op::FConvert, [first, ty, _, operand]) => {
             if let (true, Some(bits)) = (pairs.contains(ty), unpacked.get(operand)) {
-                *first = *first & !0xffff | BITCAST;
+                *first = *first & !0xffff | Op::Bitcast as u32;
                 *operand = *bits;
             }
         }
@@ -149,28 +142,20 @@ fn cast_halves(words: &mut [u32]) {
     });
 }
 
-/// Instructions with the number that they give their result: in the first word after the code, or after its
-/// type.
-const TYPE_ARRAY: u32 = 28;
-const TYPE_POINTER: u32 = 32;
-const TYPE_COOPERATIVE_MATRIX: u32 = 4456;
-const FUNCTION: u32 = 54;
-const VARIABLE: u32 = 59;
-const ACCESS_CHAIN: u32 = 65;
-/// Where [`ACCESS_CHAIN`] has what it accesses.
+/// Where [`Op::AccessChain`] has what it accesses.
 const BASE: usize = 3;
 /// The storage class of a function's variables.
-const OF_FUNCTION: u32 = 7;
+const OF_FUNCTION: u32 = StorageClass::Function as u32;
 
 /// In each function with a variable of an array and one of a cooperative matrix, makes what accesses the
 /// array's elements access the matrix's.
 fn reach_elements(words: &mut [u32]) {
     let (mut arrays, mut matrices) = (HashSet::new(), HashSet::new());
     let (mut array, mut matrix) = (None, None);
-    for_each_instruction(words, |code, instruction| match (code, &mut *instruction) {
-        (TYPE_ARRAY, &mut [_, ty, ..]) => _ = arrays.insert(ty),
-        (TYPE_COOPERATIVE_MATRIX, &mut [_, ty, ..]) => _ = matrices.insert(ty),
-        (TYPE_POINTER, &mut [_, pointer, OF_FUNCTION, ty]) => {
+    for_each_instruction(words, |op, instruction| match (op, &mut *instruction) {
+        (Op::TypeArray, &mut [_, ty, ..]) => _ = arrays.insert(ty),
+        (Op::TypeCooperativeMatrixKHR, &mut [_, ty, ..]) => _ = matrices.insert(ty),
+        (Op::TypePointer, &mut [_, pointer, OF_FUNCTION, ty]) => {
             // A pointer is known by what it points to.
             for set in [&mut arrays, &mut matrices] {
                 if set.contains(&ty) {
@@ -178,15 +163,15 @@ fn reach_elements(words: &mut [u32]) {
                 }
             }
         }
-        (FUNCTION, _) => (array, matrix) = (None, None),
-        (VARIABLE, &mut [_, pointer, variable, OF_FUNCTION, ..]) => {
+        (Op::Function, _) => (array, matrix) = (None, None),
+        (Op::Variable, &mut [_, pointer, variable, OF_FUNCTION, ..]) => {
             if arrays.contains(&pointer) {
                 array = Some(variable);
             } else if matrices.contains(&pointer) {
                 matrix = Some(variable);
             }
         }
-        (ACCESS_CHAIN, words) => {
+        (Op::AccessChain, words) => {
             if let (Some(matrix), Some(base)) = (matrix, words.get_mut(BASE))
                 && array == Some(*base)
             {
@@ -209,22 +194,22 @@ mod tests {
 
     #[test]
     fn only_a_module_of_vulkans_memory_model_declares_the_scope_of_the_device() {
-        let declares = |text: &str| {
+        let count = |text: &str| {
             let mut words = translate(text).unwrap().words;
             let mut declared = 0;
-            for_each_instruction(&mut words, |code, instruction| {
-                let is_scope = instruction.get(1) == Some(&VULKAN_MEMORY_MODEL_DEVICE_SCOPE);
-                declared += u32::from(code == CAPABILITY && is_scope);
+            for_each_instruction(&mut words, |op, instruction| {
+                let scope = Capability::VulkanMemoryModelDeviceScope;
+                declared += u32::from(declares(op, instruction, scope));
             });
             declared
         };
         let body = "
             @group(0) @binding(0) var<storage, read_write> x: array<f32>;
             @compute @workgroup_size(32) fn main() { x[0] = 1.0; storageBarrier(); ";
-        assert_eq!(declares(&format!("{body} }}")), 0);
+        assert_eq!(count(&format!("{body} }}")), 0);
         let matrices = "enable wgpu_cooperative_matrix;";
         assert_eq!(
-            declares(&format!("{matrices}{body} var sum = coop_mat8x8<f32, C>(); sum = sum + sum; }}")),
+            count(&format!("{matrices}{body} var sum = coop_mat8x8<f32, C>(); sum = sum + sum; }}")),
             1
         );
     }
@@ -253,8 +238,8 @@ mod tests {
 
     fn loop_controls(words: &[u32]) -> Vec<u32> {
         let mut controls = Vec::new();
-        for_each_instruction(&mut words.to_vec(), |code, instruction| {
-            if code == LOOP_MERGE {
+        for_each_instruction(&mut words.to_vec(), |op, instruction| {
+            if op == Op::LoopMerge {
                 controls.push(instruction[LOOP_CONTROL]);
             }
         });
@@ -266,7 +251,7 @@ mod tests {
         let before = translate(TWO_LOOPS).unwrap().words;
         assert_eq!(loop_controls(&before), [0, 0]);
         let after = with_rolled_loops(TWO_LOOPS, false).unwrap().words;
-        assert_eq!(loop_controls(&after), [DONT_UNROLL; 2]);
+        assert_eq!(loop_controls(&after), [LoopControl::DONT_UNROLL.bits(); 2]);
         assert_eq!(before.iter().zip(&after).filter(|(before, after)| before != after).count(), 2);
     }
 
@@ -310,12 +295,12 @@ enable f16;
         let after = with_rolled_loops(HALVES, false).unwrap().words;
         let codes = |words: &[u32]| {
             let mut codes = Vec::new();
-            for_each_instruction(&mut words.to_vec(), |code, _| codes.push(code));
+            for_each_instruction(&mut words.to_vec(), |op, _| codes.push(op));
             codes
         };
         let changed: Vec<_> =
             codes(&before).into_iter().zip(codes(&after)).filter(|(before, after)| before != after).collect();
-        assert_eq!(changed, [(CONVERT_FLOAT, BITCAST)]);
+        assert_eq!(changed, [(Op::FConvert, Op::Bitcast)]);
         assert_eq!(before.iter().zip(&after).filter(|(before, after)| before != after).count(), 2);
     }
 
@@ -327,7 +312,7 @@ enable f16;
 
     #[test]
     fn words_that_are_no_spirv_are_left_alone() {
-        for words in [vec![], vec![0; 3], vec![0; 9], vec![u32::MAX; 9], vec![LOOP_MERGE; 9]] {
+        for words in [vec![], vec![0; 3], vec![0; 9], vec![u32::MAX; 9], vec![Op::LoopMerge as u32; 9]] {
             let mut after = words.clone();
             roll_loops(&mut after);
             cast_halves(&mut after);

@@ -7,7 +7,7 @@ use super::fill::fill;
 use super::norm::row_moments;
 use super::reduce::sum_parts;
 use super::shared::iterations;
-use super::shared::long_work::{Run, in_parts};
+use super::shared::long_work::in_parts_of_slices;
 use super::shared::row_groups::RowGroups;
 use super::shared::vec_width::VecWidth;
 use super::softmax::Constants as Softmax;
@@ -21,17 +21,19 @@ constants! { struct WeightConstants { centred: bool } }
 
 static SOFTMAX_BACKWARD: KernelSource = kernel!(
     "norm/softmax_backward", libs: [GRID, REDUCE, WORKGROUP],
-    types: ["T"], constants: Softmax, reads: 2, writes: 1, params: SoftmaxParams,
+    types: ["T"], constants: Softmax, params: SoftmaxParams, reads: ["y: V", "dy: V"], writes: ["dx: V"],
 );
 
 static NORM_BACKWARD: KernelSource = kernel!(
     "norm/norm_backward", libs: [GRID, REDUCE, WORKGROUP],
-    types: ["T"], constants: NormConstants, reads: 3, writes: 1, params: NormParams,
+    types: ["T"], constants: NormConstants, params: NormParams,
+    reads: ["x: V", "dy: V", "weight: V"], writes: ["dx: V"],
 );
 
 static NORM_BACKWARD_WEIGHT: KernelSource = kernel!(
     "norm/norm_backward_weight", libs: [GRID],
-    types: ["T"], constants: WeightConstants, reads: 3, writes: 1, params: WeightParams,
+    types: ["T"], constants: WeightConstants, params: WeightParams,
+    reads: ["x: T", "dy: T", "moments: f32"], writes: ["sums: f32"],
 );
 
 params! {
@@ -122,12 +124,10 @@ pub(crate) fn softmax_backward(
     let dtype = desc.dtype;
     ctx.require_dtype(op, dtype)?;
     let item = desc.length * desc.inner * dtype.size();
-    let run = Run::of_bytes(desc.outer, (PASSES * item) as f64);
-    let run = [&y, &dy, &dx].into_iter().fold(run, |run, slice| run.over(ctx, slice, item));
-    in_parts(ctx, op, run, |run| {
+    in_parts_of_slices(ctx, op, [desc.outer, item, PASSES], [&y, &dy, &dx], |outer, slices| {
         let mut desc = *desc;
-        desc.outer = run.count();
-        softmax_backward_part(ctx, op, &desc, [&y, &dy, &dx].map(|slice| run.part_of(slice, item)))
+        desc.outer = outer;
+        softmax_backward_part(ctx, op, &desc, slices)
     })
 }
 
@@ -173,12 +173,9 @@ pub(crate) fn norm_backward(ctx: &OpContext, op: &'static str, desc: &NormBackwa
     let dtype = desc.dtype;
     ctx.require_dtype(op, dtype)?;
     let row = desc.columns * dtype.size();
-    let run = Run::of_bytes(desc.rows, (PASSES * row) as f64);
-    let run = [&x, &dy, &dx].into_iter().fold(run, |run, slice| run.over(ctx, slice, row));
-    in_parts(ctx, op, run, |run| {
+    in_parts_of_slices(ctx, op, [desc.rows, row, PASSES], [&x, &dy, &dx], |rows, slices| {
         let mut desc = *desc;
-        desc.rows = run.count();
-        let slices = [&x, &dy, &dx].map(|slice| run.part_of(slice, row));
+        desc.rows = rows;
         norm_backward_part(ctx, op, &desc, slices, weight.as_ref())
     })
 }

@@ -13,7 +13,8 @@ constants! { struct Constants { in_place: bool } }
 
 static BATCH_NORM: KernelSource = kernel!(
     "norm/batch_norm", libs: [GRID, VECTORS_AHEAD],
-    types: ["T", "W"], constants: Constants, reads: 5, writes: 1, params: Params,
+    types: ["T", "W"], constants: Constants, params: Params,
+    reads: ["x: V", "mean: W", "variance: W", "weight: W", "bias: W"], writes: ["y: V"],
 );
 
 params! {

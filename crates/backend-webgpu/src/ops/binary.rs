@@ -16,7 +16,7 @@ constants! { struct Constants { shape: Shape, a_from: u32, b_from: u32 } }
 
 static BINARY: KernelSource = kernel!(
     "elementwise/binary", libs: [GRID, STRIDED, HALF, BINARY, ORDER, INTEGER],
-    types: ["T", "Y"], constants: Constants, reads: 2, writes: 1, params: Params,
+    types: ["T", "Y"], constants: Constants, params: Params, reads: ["a: AN", "b: BN"], writes: ["y: YN"],
 );
 
 params! {

@@ -16,7 +16,7 @@ constants! { struct Constants { shape: Shape, src_from: u32 } }
 
 const COPY_WORDS: KernelSource = kernel!(
     "memory/copy", libs: [GRID, STRIDED, CONVERT],
-    types: ["SRC", "DST"], constants: Constants, reads: 1, writes: 1, params: Params,
+    types: ["SRC", "DST"], constants: Constants, params: Params, reads: ["src: SRCN"], writes: ["dst: YN"],
 );
 
 static COPY: KernelSource = COPY_WORDS;

@@ -12,7 +12,7 @@ use crate::transfer::Readback;
 
 static COPY_BYTES: KernelSource = kernel!(
     "memory/copy_bytes", libs: [GRID],
-    types: [], constants: [], reads: 1, writes: 1, params: Params,
+    types: [], constants: [], params: Params, reads: ["src: u32"], writes: ["dst: u32"],
 );
 
 params! {

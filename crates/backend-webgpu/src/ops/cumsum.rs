@@ -5,7 +5,7 @@ use backend_api::support::ReduceLoops;
 use backend_api::{BackendResult, DType};
 
 use super::reduce::slice_sums;
-use super::shared::long_work::{Run, in_parts};
+use super::shared::long_work::in_parts_of_slices;
 use super::shared::row_groups::RowGroups;
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
@@ -16,7 +16,7 @@ constants! { struct Constants { in_place: bool } }
 
 static CUMSUM: KernelSource = kernel!(
     "reduce/cumsum", libs: [GRID],
-    types: ["T", "A"], constants: Constants, reads: 2, writes: 1, params: Params,
+    types: ["T", "A"], constants: Constants, params: Params, reads: ["x: T", "carry: A"], writes: ["y: T"],
 );
 
 params! {
@@ -62,11 +62,10 @@ pub(crate) fn cumsum(ctx: &OpContext, op: &'static str, desc: &CumSumDesc) -> Ba
     let &CumSumDesc { dtype, outer, length, inner, .. } = desc;
     ctx.require_dtype(op, dtype)?;
     let item = length * inner * dtype.size();
-    let run = Run::of_bytes(outer, (PASSES * item) as f64);
-    in_parts(ctx, op, run.over(ctx, &x, item).over(ctx, &y, item), |run| {
+    in_parts_of_slices(ctx, op, [outer, item, PASSES], [&x, &y], |outer, slices| {
         let mut desc = *desc;
-        desc.outer = run.count();
-        cumsum_part(ctx, op, &desc, [&run.part_of(&x, item), &run.part_of(&y, item)])
+        desc.outer = outer;
+        cumsum_part(ctx, op, &desc, slices.each_ref())
     })
 }
 

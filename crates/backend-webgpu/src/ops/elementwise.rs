@@ -14,7 +14,7 @@ constants! { struct Constants { shape: Shape, x_from: u32 } }
 
 static UNARY: KernelSource = kernel!(
     "elementwise/unary", libs: [GRID, STRIDED, UNARY, HALF, LOG, TRIG, INTEGER],
-    types: ["T"], constants: Constants, reads: 1, writes: 1, params: Params,
+    types: ["T"], constants: Constants, params: Params, reads: ["x: XN"], writes: ["y: YN"],
 );
 
 params! {

@@ -11,7 +11,7 @@ use crate::ops::op_context::{OpContext, dim, invocation_grid};
 
 static FILL: KernelSource = kernel!(
     "memory/fill", libs: [GRID],
-    types: [], constants: [], reads: 0, writes: 1, params: Params,
+    types: [], constants: [], params: Params, reads: [], writes: ["dst: u32"],
 );
 
 params! {

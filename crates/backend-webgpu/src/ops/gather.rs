@@ -14,7 +14,8 @@ constants! { struct Constants { vec_width: u32, per_element: bool } }
 
 static GATHER: KernelSource = kernel!(
     "tokens/gather", libs: [GRID],
-    types: ["T"], constants: Constants, reads: 2, writes: 1, params: Params,
+    types: ["T"], constants: Constants, params: Params,
+    reads: ["table: TN", "indices: u32"], writes: ["output: TN"],
 );
 
 params! {

@@ -1,40 +1,21 @@
 //! Copies between parts of tensors.
 
-use backend_api::desc::{BinaryDesc, ConcatDesc, PadDesc, PermuteDesc, RepeatDesc, SliceDesc, TensorDesc};
+use backend_api::desc::{BinaryDesc, ConcatDesc, PadDesc, TensorDesc};
 use backend_api::support::{Operand, Part};
 use backend_api::{BackendResult, BinaryOp, DType};
 
 use super::copy::copy_loops;
 use crate::ops::op_context::OpContext;
 
-/// `output = input` in another order of dimensions.
-pub(crate) fn permute(ctx: &OpContext, op: &'static str, desc: &PermuteDesc<'_>) -> BackendResult<()> {
-    let (operands, part) = desc.operands(op)?;
-    copy_part(ctx, op, &operands, [desc.input.dtype, desc.output.dtype], part)
-}
-
-/// `output` = a box of `input`.
-pub(crate) fn slice(ctx: &OpContext, op: &'static str, desc: &SliceDesc<'_>) -> BackendResult<()> {
-    let (operands, part) = desc.operands(op)?;
-    copy_part(ctx, op, &operands, [desc.input.dtype, desc.output.dtype], part)
-}
-
-/// `output` = `input` again and again.
-pub(crate) fn repeat(ctx: &OpContext, op: &'static str, desc: &RepeatDesc<'_>) -> BackendResult<()> {
-    let (operands, part) = desc.operands(op)?;
-    copy_part(ctx, op, &operands, [desc.input.dtype, desc.output.dtype], part)
-}
-
 /// `output` = `input` with a value around it.
 pub(crate) fn pad(ctx: &OpContext, op: &'static str, desc: &PadDesc<'_>) -> BackendResult<()> {
     let (operands, part, _) = desc.operands(op)?;
-    let types = [desc.input.dtype, desc.output.dtype];
     let [_, Some(_)] = ctx.resolve(op, &operands)? else { return Ok(()) };
-    for dtype in types {
-        ctx.require_dtype(op, dtype)?;
+    for tensor in [desc.input, desc.output] {
+        ctx.require_dtype(op, tensor.dtype)?;
     }
     fill_tensor(ctx, op, desc.output, desc.value)?;
-    copy_part(ctx, op, &operands, types, part)
+    moved(ctx, op, Ok((operands, part)), [desc.input, desc.output])
 }
 
 /// `output` = the inputs one after the other.
@@ -48,10 +29,10 @@ pub(crate) fn concat(ctx: &OpContext, op: &'static str, desc: &ConcatDesc<'_>) -
             ctx.require_dtype(op, desc.output.dtype)?;
         }
     }
-    for (input, (operands, part)) in desc.inputs.iter().zip(parts) {
-        copy_part(ctx, op, &operands, [input.dtype, desc.output.dtype], part)?;
-    }
-    Ok(())
+    desc.inputs
+        .iter()
+        .zip(parts)
+        .try_for_each(|(input, part)| moved(ctx, op, Ok(part), [*input, desc.output]))
 }
 
 /// Sets every element of a strided tensor: the larger of a number and itself is that number.
@@ -64,16 +45,17 @@ fn fill_tensor(ctx: &OpContext, op: &'static str, output: TensorDesc<'_>, value:
     super::binary::binary(ctx, op, &BinaryDesc::new(BinaryOp::Max, value, value, output))
 }
 
-fn copy_part(
+/// A part of `output` = a part of `input`, as the descriptor says: all that permute, slice and repeat do.
+pub(crate) fn moved(
     ctx: &OpContext,
     op: &'static str,
-    operands: &[Operand; 2],
-    types: [DType; 2],
-    part: Part,
+    checked: BackendResult<([Operand; 2], Part)>,
+    [input, output]: [TensorDesc<'_>; 2],
 ) -> BackendResult<()> {
-    let [Some(src), Some(dst)] = ctx.resolve(op, operands)? else { return Ok(()) };
+    let (operands, part) = checked?;
+    let [Some(src), Some(dst)] = ctx.resolve(op, &operands)? else { return Ok(()) };
     if part.loops.iter().any(|&(extent, _)| extent == 0) {
         return Ok(());
     }
-    copy_loops(ctx, op, types, part.loops, [&src, &dst], part.offsets)
+    copy_loops(ctx, op, [input.dtype, output.dtype], part.loops, [&src, &dst], part.offsets)
 }

@@ -17,12 +17,18 @@ constants! { struct MomentsConstants { residual: u32 } }
 
 const NORMALIZE_ROWS: KernelSource = kernel!(
     "norm/normalize", libs: [GRID, REDUCE, NORM_ROW, NORM_RESULT, NORM_NO_SUM],
-    types: ["T", "W"], constants: RowConstants, reads: 4, writes: 1, params: Params,
+    types: ["T", "W"], constants: RowConstants, params: Params,
+    reads: ["x: V", "residual: V", "weight", "bias"], writes: ["y: V"],
 );
 
 /// The file with a second output, for the sum of input and residual.
-const NORMALIZE_SUM_ROWS: KernelSource =
-    KernelSource { libs: &[GRID, REDUCE, NORM_ROW, NORM_RESULT, NORM_SUM], writes: 2, ..NORMALIZE_ROWS };
+const NORMALIZE_SUM_ROWS: KernelSource = KernelSource {
+    libs: &[GRID, REDUCE, NORM_ROW, NORM_RESULT, NORM_SUM],
+    writes: WITH_SUM,
+    ..NORMALIZE_ROWS
+};
+
+const WITH_SUM: &[&str] = &["y: V", "sums: V"];
 
 static NORMALIZE: KernelSource = NORMALIZE_ROWS;
 static NORMALIZE_SUM: KernelSource = NORMALIZE_SUM_ROWS;
@@ -33,18 +39,20 @@ static NORMALIZE_SUM_SHUFFLED: KernelSource = KernelSource { subgroups: true, ..
 
 static MOMENTS: KernelSource = kernel!(
     "norm/moments", libs: [GRID, REDUCE, WORKGROUP, NORM_ROW],
-    types: ["T"], constants: MomentsConstants, reads: 2, writes: 1, params: Params,
+    types: ["T"], constants: MomentsConstants, params: Params,
+    reads: ["x: V", "residual: V"], writes: ["moments: f32"],
 );
 
 const APPLY_MOMENTS: KernelSource = kernel!(
     "norm/normalize_apply", libs: [GRID, NORM_ROW, NORM_RESULT, NORM_NO_SUM],
-    types: ["T", "W"], constants: RoleConstants, reads: 5, writes: 1, params: Params,
+    types: ["T", "W"], constants: RoleConstants, params: Params,
+    reads: ["x: V", "residual: V", "weight", "bias", "moments: f32"], writes: ["y: V"],
 );
 
 static NORMALIZE_APPLY: KernelSource = APPLY_MOMENTS;
 
 static NORMALIZE_APPLY_SUM: KernelSource =
-    KernelSource { libs: &[GRID, NORM_ROW, NORM_RESULT, NORM_SUM], writes: 2, ..APPLY_MOMENTS };
+    KernelSource { libs: &[GRID, NORM_ROW, NORM_RESULT, NORM_SUM], writes: WITH_SUM, ..APPLY_MOMENTS };
 
 params! {
     pub(super) struct Params {

@@ -450,7 +450,7 @@ impl OpContext {
             return self.launch_bound(op, variant, windows, params, grid);
         }
         let _part = self.begin_part();
-        let gathered = Gathered::new(self, op, variant.source.reads as usize, windows)?;
+        let gathered = Gathered::new(self, op, variant.source.reads.len(), windows)?;
         self.launch_bound(op, variant, gathered.windows.iter(), params, grid)?;
         gathered.write_back(self, op)
     }

@@ -13,7 +13,8 @@ use crate::recorder::Window;
 
 static POOL_BACKWARD_TILES: KernelSource = kernel!(
     "conv/pool_backward_tiles", libs: [GRID, POOL, POOL_INPUT],
-    types: ["T"], constants: Constants, reads: 2, writes: 1, params: Params,
+    types: ["T"], constants: Constants, params: Params,
+    reads: ["input: T", "gradient: T"], writes: ["output: T"],
 );
 
 /// Columns of a tile.

@@ -16,9 +16,9 @@ static APPEND: KernelSource = kernel!(
     libs: [GRID, INDEXED_ROW],
     types: ["S"],
     constants: ["INDEXED"],
-    reads: 2,
-    writes: 1,
     params: Params,
+    reads: ["source: S", "indices: u32"],
+    writes: ["cache: u32"],
 );
 
 params! {

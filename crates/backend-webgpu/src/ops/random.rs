@@ -13,7 +13,7 @@ constants! { struct Constants { vec_width: u32, normal: bool, has_offset: bool }
 
 const RANDOM_F32: KernelSource = kernel!(
     "memory/random", libs: [GRID, PHILOX],
-    types: ["T"], constants: Constants, reads: 1, writes: 1, params: Params,
+    types: ["T"], constants: Constants, params: Params, reads: ["offsets: u32"], writes: ["output: TN"],
 );
 
 static RANDOM: KernelSource = RANDOM_F32;

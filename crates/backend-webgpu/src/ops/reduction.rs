@@ -4,33 +4,33 @@ use backend_api::{BackendError, BackendResult, DType, ReduceOp};
 
 use super::reduce::Params;
 use super::shared::vec_width::VecWidth;
-use crate::kernels::libs::{STATE_PAIRS, STATES_1, STATES_2, STATES_4, STATES_8, VEC_1, VEC_2, VEC_4, VEC_8};
-use crate::kernels::{KernelSource, Lib, Variant, constants, kernel};
+use crate::kernels::libs::{
+    EXPONENTIALS, GRID, RULE_ARG, RULE_FLOAT, RULE_INTEGER, RULE_LOG_SUM_EXP, STATE_PAIRS, STATES_1,
+    STATES_2, STATES_4, STATES_8, VEC_1, VEC_2, VEC_4, VEC_8,
+};
+use crate::kernels::{Constant as _, KernelSource, Lib, Variant, constants, kernel};
 
 constants! { struct FloatConstants { op: u32, map: u32, root: bool, one_loop: bool } }
 constants! { struct IntegerConstants { op: u32, map: u32, signed: bool, one_loop: bool } }
 constants! { struct ArgConstants { kind: u32, smallest: bool, pairs: bool, one_loop: bool } }
 constants! { struct SumConstants { pairs: bool, one_loop: bool } }
 
-static FLOAT: KernelSource = kernel!(
-    "reduce/reduce", libs: [GRID, RULE_FLOAT],
-    types: ["T", "A", "Y"], constants: FloatConstants, reads: 1, writes: 1, params: Params,
-);
+static FLOAT: KernelSource = with_rule(&[GRID, RULE_FLOAT], FloatConstants::NAMES);
+static INTEGER: KernelSource = with_rule(&[GRID, RULE_INTEGER], IntegerConstants::NAMES);
+static ARG: KernelSource = with_rule(&[GRID, RULE_ARG], ArgConstants::NAMES);
+static LOG_SUM_EXP: KernelSource = with_rule(&[GRID, EXPONENTIALS, RULE_LOG_SUM_EXP], SumConstants::NAMES);
 
-static INTEGER: KernelSource = kernel!(
-    "reduce/reduce", libs: [GRID, RULE_INTEGER],
-    types: ["T", "A", "Y"], constants: IntegerConstants, reads: 1, writes: 1, params: Params,
-);
-
-static ARG: KernelSource = kernel!(
-    "reduce/reduce", libs: [GRID, RULE_ARG],
-    types: ["T", "A", "Y"], constants: ArgConstants, reads: 1, writes: 1, params: Params,
-);
-
-static LOG_SUM_EXP: KernelSource = kernel!(
-    "reduce/reduce", libs: [GRID, EXPONENTIALS, RULE_LOG_SUM_EXP],
-    types: ["T", "A", "Y"], constants: SumConstants, reads: 1, writes: 1, params: Params,
-);
+/// The file with a rule.
+const fn with_rule(libs: &'static [Lib], constants: &'static [&'static str]) -> KernelSource {
+    KernelSource {
+        libs,
+        constants,
+        ..kernel!(
+            "reduce/reduce", libs: [],
+            types: ["T", "A", "Y"], constants: [], params: Params, reads: ["x: V"], writes: ["y: Y"],
+        )
+    }
+}
 
 /// What invocations do with two values, as shaders/lib/reduce.wgsl numbers it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,8 @@ constants! { struct Constants { in_place: bool, interleaved: bool, has_positions
 
 static ROPE: KernelSource = kernel!(
     "tokens/rope", libs: [GRID],
-    types: ["T", "Y"], constants: Constants, reads: 4, writes: 1, params: Params,
+    types: ["T", "Y"], constants: Constants, params: Params,
+    reads: ["input: T", "cosines: f32", "sines: f32", "positions: u32"], writes: ["output: Y"],
 );
 
 params! {

@@ -17,7 +17,8 @@ constants! { struct Constants { interleaved: bool } }
 
 static APPEND: KernelSource = kernel!(
     "tokens/rope_append", libs: [GRID, INDEXED_ROW],
-    types: ["T", "C"], constants: Constants, reads: 4, writes: 2, params: Params,
+    types: ["T", "C"], constants: Constants, params: Params,
+    reads: ["cosines: f32", "sines: f32", "positions: u32", "indices: u32"], writes: ["qkv: T", "cache: C"],
 );
 
 params! {

@@ -12,7 +12,7 @@ use crate::recorder::Window;
 
 static SAMPLE_LOGITS: KernelSource = kernel!(
     "tokens/sample_logits", libs: [GRID, SPECIAL],
-    types: ["T"], constants: [], reads: 2, writes: 1, params: LogitsParams,
+    types: ["T"], constants: [], params: LogitsParams, reads: ["x: T", "window: u32"], writes: ["y: f32"],
 );
 
 params! {
@@ -31,7 +31,8 @@ constants! { struct Constants { has_offset: bool } }
 
 static SAMPLE: KernelSource = kernel!(
     "tokens/sample", libs: [GRID, SPECIAL, PHILOX],
-    types: [], constants: Constants, reads: 3, writes: 1, params: Params,
+    types: [], constants: Constants, params: Params,
+    reads: ["x: f32", "order: u32", "offsets: u32"], writes: ["y: u32"],
 );
 
 params! {

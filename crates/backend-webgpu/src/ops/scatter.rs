@@ -13,24 +13,28 @@ use crate::recorder::Window;
 
 static SCATTER: KernelSource = kernel!(
     "tokens/scatter", libs: [GRID, SPECIAL],
-    types: ["T", "S"], constants: [], reads: 2, writes: 1, params: Params,
+    types: ["T", "S"], constants: [], params: Params,
+    reads: ["indices: u32", "source: S"], writes: ["table: T"],
 );
 
 static SCATTER_ROWS: KernelSource = kernel!(
     "tokens/scatter_rows", libs: [GRID, SPECIAL],
-    types: ["T", "S"], constants: [], reads: 2, writes: 1, params: Params,
+    types: ["T", "S"], constants: [], params: Params,
+    reads: ["indices: u32", "source: S"], writes: ["table: T"],
 );
 
 constants! { struct AssignConstants { per_element: bool } }
 
 static SCATTER_FEW: KernelSource = kernel!(
     "tokens/scatter_few", libs: [GRID, SPECIAL],
-    types: ["T", "S"], constants: [], reads: 2, writes: 1, params: Params,
+    types: ["T", "S"], constants: [], params: Params,
+    reads: ["indices: u32", "source: S"], writes: ["table: T"],
 );
 
 static SCATTER_ASSIGN: KernelSource = kernel!(
     "tokens/scatter_assign", libs: [GRID, INDEXED_ROW],
-    types: ["T", "S"], constants: AssignConstants, reads: 2, writes: 1, params: Params,
+    types: ["T", "S"], constants: AssignConstants, params: Params,
+    reads: ["indices: u32", "source: S"], writes: ["table: T"],
 );
 
 params! {

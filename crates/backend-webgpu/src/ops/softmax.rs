@@ -6,7 +6,7 @@ use backend_api::{BackendResult, DType};
 
 use super::elementwise::in_output;
 use super::reduce::exponentials;
-use super::shared::long_work::{Run, in_parts};
+use super::shared::long_work::in_parts_of_slices;
 use super::shared::row_groups::DeviceSize;
 use super::shared::rows::{Rows, Slices};
 use super::shared::vec_width::VecWidth;
@@ -21,7 +21,7 @@ constants! { struct RowConstants { all: Constants, block: u32 } }
 
 const SOFTMAX_ROWS: KernelSource = kernel!(
     "norm/softmax", libs: [GRID, SPECIAL, REDUCE, EXP_BELOW, SOFTMAX_SCALE],
-    types: ["T"], constants: RowConstants, reads: 1, writes: 1, params: Params,
+    types: ["T"], constants: RowConstants, params: Params, reads: ["x: V"], writes: ["y: V"],
 );
 
 static SOFTMAX: KernelSource = SOFTMAX_ROWS;
@@ -31,7 +31,8 @@ static SOFTMAX_SHUFFLED: KernelSource = KernelSource { subgroups: true, ..SOFTMA
 
 static SOFTMAX_APPLY: KernelSource = kernel!(
     "norm/softmax_apply", libs: [GRID, VECTORS_AHEAD, EXP_BELOW, EXPONENTIALS, SOFTMAX_SCALE],
-    types: ["T"], constants: Constants, reads: 2, writes: 1, params: ApplyParams,
+    types: ["T"], constants: Constants, params: ApplyParams,
+    reads: ["x: V", "sums: vec2<f32>"], writes: ["y: V"],
 );
 
 params! {
@@ -114,11 +115,10 @@ pub(crate) fn softmax(ctx: &OpContext, op: &'static str, desc: &SoftmaxDesc) -> 
     let dtype = desc.dtype;
     ctx.require_dtype(op, dtype)?;
     let item = desc.length * desc.inner * dtype.size();
-    let run = Run::of_bytes(desc.outer, (PASSES * item) as f64);
-    in_parts(ctx, op, run.over(ctx, &x, item).over(ctx, &y, item), |run| {
+    in_parts_of_slices(ctx, op, [desc.outer, item, PASSES], [&x, &y], |outer, slices| {
         let mut desc = *desc;
-        desc.outer = run.count();
-        softmax_part(ctx, op, &desc, [&run.part_of(&x, item), &run.part_of(&y, item)])
+        desc.outer = outer;
+        softmax_part(ctx, op, &desc, slices.each_ref())
     })
 }
 

@@ -17,7 +17,7 @@ constants! { struct Constants { softmax: Softmax, lanes: usize, held: usize } }
 
 static SOFTMAX_LONG: KernelSource = kernel!(
     "norm/softmax_long", libs: [GRID, SPECIAL, REDUCE, EXP_BELOW, SOFTMAX_SCALE],
-    types: ["T"], constants: Constants, reads: 1, writes: 1, params: Params,
+    types: ["T"], constants: Constants, params: Params, reads: ["x: V"], writes: ["y: V"],
 );
 
 params! {

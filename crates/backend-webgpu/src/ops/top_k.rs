@@ -18,7 +18,7 @@ constants! { struct Constants { indices: bool } }
 
 static SORT_CHUNKS: KernelSource = kernel!(
     "reduce/sort_chunks", libs: [GRID, SORT_ENTRIES],
-    types: ["X"], constants: Constants, reads: 1, writes: 1, params: SortParams,
+    types: ["X"], constants: Constants, params: SortParams, reads: ["x: X"], writes: ["y: u32"],
 );
 
 params! {
@@ -41,7 +41,7 @@ params! {
 
 static MERGE_RUNS: KernelSource = kernel!(
     "reduce/merge_runs", libs: [GRID, SORT_ENTRIES],
-    types: [], constants: Constants, reads: 1, writes: 1, params: MergeParams,
+    types: [], constants: Constants, params: MergeParams, reads: ["x: u32"], writes: ["y: u32"],
 );
 
 params! {

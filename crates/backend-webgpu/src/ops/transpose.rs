@@ -10,12 +10,12 @@ use crate::recorder::Window;
 
 static TRANSPOSE: KernelSource = kernel!(
     "memory/transpose", libs: [GRID, TRANSPOSE],
-    types: ["T"], constants: [], reads: 1, writes: 1, params: Params,
+    types: ["T"], constants: [], params: Params, reads: ["src: T"], writes: ["dst: T"],
 );
 
 static TRANSPOSE_BLOCKS: KernelSource = kernel!(
     "memory/transpose_blocks", libs: [GRID, TRANSPOSE],
-    types: [], constants: [], reads: 1, writes: 1, params: Params,
+    types: [], constants: [], params: Params, reads: ["src: vec4<u32>"], writes: ["dst: vec4<u32>"],
 );
 
 /// Loops besides rows and columns that the parameters have room for: all that a copy may have.

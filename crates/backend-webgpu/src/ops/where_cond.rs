@@ -17,7 +17,7 @@ constants! { struct Constants { shape: Shape, c_from: u32, a_from: u32, b_from: 
 
 static WHERE: KernelSource = kernel!(
     "elementwise/where", libs: [GRID],
-    types: ["T"], constants: Constants, reads: 3, writes: 1, params: Params,
+    types: ["T"], constants: Constants, params: Params, reads: ["c: CN", "a: AN", "b: BN"], writes: ["y: YN"],
 );
 
 /// Loops that the parameters have room for.

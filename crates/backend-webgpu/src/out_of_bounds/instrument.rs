@@ -78,7 +78,7 @@ fn operands(module: &Module) -> Vec<(u32, u32)> {
 /// The functions that count. An invocation counts in variables of its own, without branches, as compilers
 /// take long over many of those, and adds to the counters at its end.
 fn counting(operands: &[(u32, u32)], source: &KernelSource, slot: usize) -> String {
-    let counters = source.reads + source.writes;
+    let counters = source.reads.len() + source.writes.len();
     let mut text =
         format!("@group(0) @binding({counters}) var<storage, read_write> {PREFIX}: array<atomic<u32>>;\n");
     let places = || operands.iter().map(|&(binding, _)| binding).chain([WORKGROUP, INVOCATION]);
@@ -105,7 +105,7 @@ fn {PREFIX}_matrix_fixed_{place}(length: u32, lines: u32, extent: u32, stride: u
         // What is smaller than a word is compared with the operand's bytes, else with its words.
         let words = if stride < 4 { "range" } else { "vec2<u32>(range.x & ~3u, (range.y + 3u) & ~3u)" };
         // Where there is nothing to load, the first element of an input may be loaded and not used.
-        let first = if binding < source.reads { "(index > 0u) & " } else { "" };
+        let first = if (binding as usize) < source.reads.len() { "(index > 0u) & " } else { "" };
         _ = write!(
             text,
             "fn {PREFIX}_{binding}(index: u32) {{

@@ -26,8 +26,6 @@ macro_rules! kernel {
         static SOURCE: KernelSource = KernelSource {
             name: "test",
             text: concat!(
-                "@group(0) @binding(0) var<storage, read> x: array<f32>;\n",
-                "@group(0) @binding(1) var<storage, read_write> y: array<f32>;\n",
                 "var<workgroup> sh: array<f32, 8>;\n",
                 "@compute @workgroup_size(4) fn main(@builtin(local_invocation_index) i: u32) {\n",
                 "let last = params.n - 1u;\n",
@@ -37,8 +35,8 @@ macro_rules! kernel {
             libs: &[],
             types: &[],
             constants: &[],
-            reads: 1,
-            writes: 1,
+            reads: &["x: f32"],
+            writes: &["y: f32"],
             params: FIELDS,
             unrolled: None,
             cooperative: false,

@@ -37,9 +37,24 @@ fn softmax(element: DType) -> Operation {
     Operation::of(op, slots, -4.0, good, |b, _, d| b.softmax_backward(d), changes).variant(element)
 }
 
+/// Changes of the gradients of a normalisation, one of whose operands has an element for each column.
+macro_rules! changes_of_norm {
+    ($op:expr, $bytes:expr, $each_column:literal, $D:ty) => {{
+        let changes: Vec<Change<$D>> = vec![
+            ("of i32", dtype($op, "dtype", I32), |d| d.dtype = I32),
+            ("of u32", dtype($op, "dtype", U32), |d| d.dtype = U32),
+            ("a row too many", too_small($op, "x", 20 * $bytes, 25 * $bytes), |d| d.rows = 5),
+            ("a row as wide as two", too_small($op, $each_column, 5 * $bytes, 10 * $bytes), |d| {
+                (d.rows, d.columns) = (2, 10);
+            }),
+            ("2^40 rows of 2^40", OVERFLOW, |d| (d.rows, d.columns) = (HUGE, HUGE)),
+        ];
+        changes
+    }};
+}
+
 fn rows(element: DType) -> Operation {
     let op = "norm_backward";
-    let bytes = element.size();
     let slots = vec![
         Slot::new("x", Role::Input, element, 20),
         Slot::new("grad_output", Role::InPlaceInput, element, 20),
@@ -51,22 +66,13 @@ fn rows(element: DType) -> Operation {
         desc.weight = Some(h[3]);
         desc
     };
-    let changes: Vec<Change<NormBackwardDesc>> = vec![
-        ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
-        ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
-        ("a row too many", too_small(op, "x", 20 * bytes, 25 * bytes), |d| d.rows = 5),
-        ("a row as wide as two", too_small(op, "weight", 5 * bytes, 10 * bytes), |d| {
-            (d.rows, d.columns) = (2, 10);
-        }),
-        ("2^40 rows of 2^40", OVERFLOW, |d| (d.rows, d.columns) = (HUGE, HUGE)),
-        ("2^32 rows", TOO_SMALL, |d| d.rows = 1 << 32),
-    ];
+    let mut changes = changes_of_norm!(op, element.size(), "weight", NormBackwardDesc);
+    changes.push(("2^32 rows", TOO_SMALL, |d| d.rows = 1 << 32));
     Operation::of(op, slots, 0.0, good, |b, _, d| b.norm_backward(d), changes).variant(element)
 }
 
 fn weight(element: DType) -> Operation {
     let op = "norm_backward_weight";
-    let bytes = element.size();
     let slots = vec![
         Slot::new("x", Role::Input, element, 20),
         Slot::new("grad_output", Role::Input, element, 20),
@@ -75,14 +81,6 @@ fn weight(element: DType) -> Operation {
     let good = move |h: &Handles| {
         NormBackwardWeightDesc::of(&NormBackwardDesc::layer_norm(element, h[0], h[1], 0, 4, 5), h[2])
     };
-    let changes: Vec<Change<NormBackwardWeightDesc>> = vec![
-        ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
-        ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
-        ("a row too many", too_small(op, "x", 20 * bytes, 25 * bytes), |d| d.rows = 5),
-        ("a row as wide as two", too_small(op, "grad_weight", 5 * bytes, 10 * bytes), |d| {
-            (d.rows, d.columns) = (2, 10);
-        }),
-        ("2^40 rows of 2^40", OVERFLOW, |d| (d.rows, d.columns) = (HUGE, HUGE)),
-    ];
+    let changes = changes_of_norm!(op, element.size(), "grad_weight", NormBackwardWeightDesc);
     Operation::of(op, slots, 0.0, good, |b, _, d| b.norm_backward_weight(d), changes).variant(element)
 }

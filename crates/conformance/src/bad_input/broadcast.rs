@@ -23,8 +23,25 @@ fn tensors<'a>(h: &Handles, dtypes: [DType; 3], (shapes, strides): Triple) -> [T
     [0, 1, 2].map(|i| TensorDesc::packed(h[i], dtypes[i], shapes[i]).with_strides(strides[i]))
 }
 
-fn add(b: &dyn ComputeBackend, h: &Handles, dtypes: [DType; 3], triple: Triple) -> BackendResult<()> {
-    let [x, y, output] = tensors(h, dtypes, triple);
+/// A function of two tensors, called with good ones of these types, which give `result`, and with bad ones.
+fn function(
+    (op, a, result): (&'static str, Role, f32),
+    dtypes: [DType; 3],
+    call: impl Fn(&dyn ComputeBackend, [TensorDesc<'_>; 3]) -> BackendResult<()> + Copy + Send + Sync + 'static,
+) -> Operation {
+    let slots = vec![
+        Slot::new("a", a, dtypes[0], 10),
+        Slot::new("b", Role::Input, dtypes[1], 5),
+        Slot::new("output", Role::Output, dtypes[2], 10),
+    ];
+    let mut operation = Operation::new(op, slots, result, move |b, h| call(b, tensors(h, dtypes, BROADCAST)));
+    for (name, triple, expect) in bad_triples(op) {
+        operation = operation.bad(name, expect, move |b, h| call(b, tensors(h, dtypes, triple)));
+    }
+    operation
+}
+
+fn add(b: &dyn ComputeBackend, [x, y, output]: [TensorDesc<'_>; 3]) -> BackendResult<()> {
     b.binary_ext(&BinaryDesc::new(BinaryOp::Add, x, y, output))
 }
 
@@ -71,19 +88,9 @@ fn bad_triples(op: &'static str) -> Vec<(&'static str, Triple, Expect)> {
 
 fn binary_ext(element: DType) -> Operation {
     let op = "binary_ext";
-    let slots = vec![
-        Slot::new("a", Role::InPlaceInput, element, 10),
-        Slot::new("b", Role::Input, element, 5),
-        Slot::new("output", Role::Output, element, 10),
-    ];
-    let all = [element; 3];
     let other = if element == F32 { F16 } else { F32 };
-    let mut operation =
-        Operation::new(op, slots, 2.0, move |b, h| add(b, h, all, BROADCAST)).variant(element);
-    for (name, triple, expect) in bad_triples(op) {
-        operation = operation.bad(name, expect, move |b, h| add(b, h, all, triple));
-    }
-    operation
+    function((op, Role::InPlaceInput, 2.0), [element; 3], add)
+        .variant(element)
         .bad("a power of i32", dtype(op, "a", I32), |b, h| {
             let tensor = |i: usize| TensorDesc::packed(h[i], I32, &[5]);
             b.binary_ext(&BinaryDesc::new(BinaryOp::Pow, tensor(0), tensor(1), tensor(2)))
@@ -93,13 +100,13 @@ fn binary_ext(element: DType) -> Operation {
             b.binary_ext(&BinaryDesc::new(BinaryOp::Pow, 2.0, 2.0, output))
         })
         .bad("b of another type", dtype(op, "b", other), move |b, h| {
-            add(b, h, [element, other, element], BROADCAST)
+            add(b, tensors(h, [element, other, element], BROADCAST))
         })
         .bad("output of another type", dtype(op, "output", other), move |b, h| {
-            add(b, h, [element, element, other], BROADCAST)
+            add(b, tensors(h, [element, element, other], BROADCAST))
         })
         .bad("output of u32", dtype(op, "output", U32), move |b, h| {
-            add(b, h, [element, element, U32], BROADCAST)
+            add(b, tensors(h, [element, element, U32], BROADCAST))
         })
         .bad("in place over a broadcast input", overlap(op, "output", "b"), move |b, h| {
             let (full, row) = ([2, 5], [5]);
@@ -121,21 +128,11 @@ fn binary_ext(element: DType) -> Operation {
 
 fn compare(element: DType) -> Operation {
     let op = "compare";
-    let slots = vec![
-        Slot::new("a", Role::Input, element, 10),
-        Slot::new("b", Role::Input, element, 5),
-        Slot::new("output", Role::Output, U32, 10),
-    ];
-    let types = [element, element, U32];
     let call = |b: &dyn ComputeBackend, [x, y, output]: [TensorDesc<'_>; 3]| {
         b.compare(&CompareDesc::new(CompareOp::Eq, x, y, output))
     };
-    let mut operation =
-        Operation::new(op, slots, 1.0, move |b, h| call(b, tensors(h, types, BROADCAST))).variant(element);
-    for (name, triple, expect) in bad_triples(op) {
-        operation = operation.bad(name, expect, move |b, h| call(b, tensors(h, types, triple)));
-    }
-    operation
+    function((op, Role::Input, 1.0), [element, element, U32], call)
+        .variant(element)
         .bad("b of another type", dtype(op, "b", I32), move |b, h| {
             call(b, tensors(h, [element, I32, U32], BROADCAST))
         })

@@ -66,22 +66,33 @@ fn tensors<'a>(h: &Handles, dtypes: [DType; 2], (_, shapes, strides): &Pair) -> 
 
 const PACKED: Pair = ("", [&[2, 5], &[2, 5]], [None, None]);
 
+/// A map of a tensor of the first type to one of the second, called with good tensors, which give `result`, and bad ones.
+/// `input` and `output` are what errors call the two.
+fn map(
+    (op, [input, output], result): (&'static str, [(&'static str, Role); 2], f32),
+    dtypes: [DType; 2],
+    call: impl Fn(&dyn ComputeBackend, [TensorDesc<'_>; 2]) -> BackendResult<()> + Copy + Send + Sync + 'static,
+) -> Operation {
+    let slots =
+        vec![Slot::new(input.0, input.1, dtypes[0], 10), Slot::new(output.0, output.1, dtypes[1], 10)];
+    let mut operation = Operation::new(op, slots, result, move |b, h| call(b, tensors(h, dtypes, &PACKED)));
+    for (pair, expect) in bad_pairs(op, output.0) {
+        operation = operation.bad(pair.0, expect, move |b, h| call(b, tensors(h, dtypes, &pair)));
+    }
+    operation
+}
+
+/// The operands of a map that may be done in place.
+const IN_PLACE: [(&str, Role); 2] = [("input", Role::InPlaceInput), ("output", Role::Output)];
+
 fn unary_ext(element: DType) -> Operation {
     fn neg(b: &dyn ComputeBackend, [input, output]: [TensorDesc<'_>; 2]) -> BackendResult<()> {
         b.unary_ext(&UnaryDesc::new(UnaryOp::Neg, input, output))
     }
     let op = "unary_ext";
-    let slots = vec![
-        Slot::new("input", Role::InPlaceInput, element, 10),
-        Slot::new("output", Role::Output, element, 10),
-    ];
     let both = [element; 2];
     let other = if element == F32 { F16 } else { F32 };
-    let mut operation =
-        Operation::new(op, slots, -1.0, move |b, h| neg(b, tensors(h, both, &PACKED))).variant(element);
-    for (pair, expect) in bad_pairs(op, "output") {
-        operation = operation.bad(pair.0, expect, move |b, h| neg(b, tensors(h, both, &pair)));
-    }
+    let mut operation = map((op, IN_PLACE, -1.0), both, neg).variant(element);
     let size = element.size();
     for (name, offsets, expect) in [
         ("an input offset past the end", [1, 0], too_small(op, "input", 10 * size, 11 * size)),
@@ -114,54 +125,30 @@ fn unary_ext(element: DType) -> Operation {
 }
 
 fn copy(from: DType, to: DType) -> Operation {
-    let op = "copy";
-    let slots = vec![Slot::new("src", Role::Input, from, 10), Slot::new("dst", Role::Output, to, 10)];
-    let dtypes = [from, to];
-    let call = |b: &dyn ComputeBackend, [src, dst]: [TensorDesc<'_>; 2]| b.copy(&CopyDesc::new(src, dst));
-    let mut operation = Operation::new(op, slots, 1.0, move |b, h| call(b, tensors(h, dtypes, &PACKED)))
-        .variant(format_args!("{from} to {to}"));
-    for (pair, expect) in bad_pairs(op, "dst") {
-        operation = operation.bad(pair.0, expect, move |b, h| call(b, tensors(h, dtypes, &pair)));
-    }
-    operation
+    let operands = [("src", Role::Input), ("dst", Role::Output)];
+    map(("copy", operands, 1.0), [from, to], |b, [src, dst]| b.copy(&CopyDesc::new(src, dst)))
+        .variant(format_args!("{from} to {to}"))
 }
 
 fn clamp(element: DType) -> Operation {
     let op = "clamp";
-    let slots = vec![
-        Slot::new("input", Role::InPlaceInput, element, 10),
-        Slot::new("output", Role::Output, element, 10),
-    ];
-    let both = [element; 2];
     let call = |b: &dyn ComputeBackend, [x, y]: [TensorDesc<'_>; 2]| b.clamp(&ClampDesc::new(x, y, 3.0, 4.0));
-    let mut operation =
-        Operation::new(op, slots, 3.0, move |b, h| call(b, tensors(h, both, &PACKED))).variant(element);
-    for (pair, expect) in bad_pairs(op, "output") {
-        operation = operation.bad(pair.0, expect, move |b, h| call(b, tensors(h, both, &pair)));
-    }
-    operation.bad("output of another type", dtype(op, "output", U32), move |b, h| {
-        call(b, tensors(h, [element, U32], &PACKED))
-    })
+    map((op, IN_PLACE, 3.0), [element; 2], call).variant(element).bad(
+        "output of another type",
+        dtype(op, "output", U32),
+        move |b, h| call(b, tensors(h, [element, U32], &PACKED)),
+    )
 }
 
 fn affine(element: DType) -> Operation {
     let op = "affine";
-    let slots = vec![
-        Slot::new("input", Role::InPlaceInput, element, 10),
-        Slot::new("output", Role::Output, element, 10),
-    ];
-    let both = [element; 2];
     let call =
         |b: &dyn ComputeBackend, [x, y]: [TensorDesc<'_>; 2]| b.affine(&AffineDesc::new(x, y, 3.0, 4.0));
-    let mut operation =
-        Operation::new(op, slots, 7.0, move |b, h| call(b, tensors(h, both, &PACKED))).variant(element);
-    for (pair, expect) in bad_pairs(op, "output") {
-        operation = operation.bad(pair.0, expect, move |b, h| call(b, tensors(h, both, &pair)));
-    }
     let other = if element == F32 { U32 } else { F32 };
-    operation.bad("of i32", dtype(op, "input", I32), move |b, h| call(b, tensors(h, [I32; 2], &PACKED))).bad(
-        "output of another type",
-        dtype(op, "output", other),
-        move |b, h| call(b, tensors(h, [element, other], &PACKED)),
-    )
+    map((op, IN_PLACE, 7.0), [element; 2], call)
+        .variant(element)
+        .bad("of i32", dtype(op, "input", I32), move |b, h| call(b, tensors(h, [I32; 2], &PACKED)))
+        .bad("output of another type", dtype(op, "output", other), move |b, h| {
+            call(b, tensors(h, [element, other], &PACKED))
+        })
 }

@@ -80,15 +80,8 @@ impl Norm {
         }
         trial.in_and_out(self.in_place, dtype, input, wants);
         trial.calling(move |backend, p| {
-            let ptrs = [p[4], p[p.len() - 1], p[0], p[1]];
-            let mut desc = BatchNormDesc::new(
-                dtype,
-                ptrs[0],
-                ptrs[1],
-                ptrs[2],
-                ptrs[3],
-                ChannelShape { batch, channels, spatial },
-            );
+            let shape = ChannelShape { batch, channels, spatial };
+            let mut desc = BatchNormDesc::new(dtype, p[4], p[p.len() - 1], p[0], p[1], shape);
             (desc.eps, desc.weight_dtype) = (eps, weight_dtype);
             (desc.weight, desc.bias) = (self.weight.then_some(p[2]), self.bias.then_some(p[3]));
             backend.batch_norm(&desc)

@@ -4,7 +4,7 @@ use backend_api::desc::{AffineDesc, ClampDesc};
 use backend_api::{BackendResult, DType};
 
 use super::convert::convert;
-use super::expected::{Bytes, Expected, places_of};
+use super::expected::{Bytes, Expected};
 use crate::float::{ROUNDING, is_subnormal, round_to};
 use crate::want::Want;
 
@@ -26,20 +26,16 @@ pub(super) fn expect_clamp(
     desc: &ClampDesc<'_>,
     memory: &Bytes,
 ) -> BackendResult<Expected> {
-    let (input, output, dtype) = (desc.input, desc.output, desc.output.dtype);
+    let dtype = desc.output.dtype;
     if !dtype.is_float() {
-        return Ok(Expected::exact(output.ptr, dtype));
+        return Ok(Expected::exact(desc.output.ptr, dtype));
     }
     let bounds = [desc.min, desc.max].map(|bound| convert(dtype, bound));
-    let x = memory.numbers(input.ptr, dtype);
-    let want = |at: usize| {
-        let x = x[input.offset + at];
+    let (_, loops) = desc.operands(op)?;
+    Ok(Expected::of_each([desc.input, desc.output], &loops, memory, |x| {
         let zero = is_subnormal(dtype, x).then(|| clamp(0f64.copysign(x), bounds));
         clamp(x, bounds).or(zero)
-    };
-    let places = places_of(&desc.operands(op)?.1).into_iter();
-    let wants = places.map(|[from, to]| (output.offset + to, want(from))).collect();
-    Ok(Expected::computed(output.ptr, dtype, wants))
+    }))
 }
 
 pub(super) fn expect_affine(
@@ -47,16 +43,11 @@ pub(super) fn expect_affine(
     desc: &AffineDesc<'_>,
     memory: &Bytes,
 ) -> BackendResult<Expected> {
-    let (input, output, dtype) = (desc.input, desc.output, desc.output.dtype);
-    let x = memory.numbers(input.ptr, dtype);
+    let factors = [desc.scale, desc.bias];
+    let (_, loops) = desc.operands(op)?;
     // A subnormal input may be taken for zero.
-    let want = |at: usize| {
-        let x = x[input.offset + at];
-        let factors = [desc.scale, desc.bias];
-        let zero = is_subnormal(dtype, x).then(|| affine(0.0, factors));
+    Ok(Expected::of_each([desc.input, desc.output], &loops, memory, |x| {
+        let zero = is_subnormal(desc.input.dtype, x).then(|| affine(0.0, factors));
         affine(x, factors).or(zero)
-    };
-    let places = places_of(&desc.operands(op)?.1).into_iter();
-    let wants = places.map(|[from, to]| (output.offset + to, want(from))).collect();
-    Ok(Expected::computed(output.ptr, dtype, wants))
+    }))
 }

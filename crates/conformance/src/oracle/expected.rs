@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use backend_api::DType;
-use backend_api::desc::HeadLayout;
+use backend_api::desc::{HeadLayout, TensorDesc};
 use backend_api::support::Loop;
 
 use crate::element::decode;
@@ -55,6 +55,19 @@ impl Expected {
     /// An output of which some elements are computed, and the rest stays.
     pub(super) const fn computed(ptr: u64, dtype: DType, wants: Vec<(usize, Want)>) -> Self {
         Self { ptr, dtype, moved: true, wants }
+    }
+
+    /// A function of each number of `input`, by the loops over both tensors.
+    pub(super) fn of_each(
+        [input, output]: [TensorDesc<'_>; 2],
+        loops: &[Loop<2>],
+        memory: &Bytes,
+        want: impl Fn(f64) -> Want,
+    ) -> Self {
+        let x = memory.numbers(input.ptr, input.dtype);
+        let places = places_of(loops).into_iter();
+        let wants = places.map(|[from, to]| (output.offset + to, want(x[input.offset + from])));
+        Self::computed(output.ptr, output.dtype, wants.collect())
     }
 
     /// A packed output.

@@ -3,7 +3,7 @@
 use backend_api::desc::UnaryDesc;
 use backend_api::{Activation, BackendResult, DType, UnaryOp};
 
-use super::expected::{Bytes, Expected, places_of};
+use super::expected::{Bytes, Expected};
 use crate::float::{MIN_NORMAL_F32, ROUNDING, is_subnormal, ulp_f32};
 use crate::want::Want;
 
@@ -241,13 +241,11 @@ pub(super) fn expect_unary(
     desc: &UnaryDesc<'_>,
     memory: &Bytes,
 ) -> BackendResult<Expected> {
-    let (input, output, dtype) = (desc.input, desc.output, desc.output.dtype);
+    let dtype = desc.output.dtype;
     if !dtype.is_float() {
-        return Ok(Expected::exact(output.ptr, dtype));
+        return Ok(Expected::exact(desc.output.ptr, dtype));
     }
-    let x = memory.numbers(input.ptr, dtype);
-    let want = |at: usize| unary_with(desc.op, [desc.alpha, desc.beta], x[input.offset + at], dtype);
-    let places = places_of(&desc.operands(op)?.1).into_iter();
-    let wants = places.map(|[from, to]| (output.offset + to, want(from))).collect();
-    Ok(Expected::computed(output.ptr, dtype, wants))
+    let (_, loops) = desc.operands(op)?;
+    let want = |x| unary_with(desc.op, [desc.alpha, desc.beta], x, dtype);
+    Ok(Expected::of_each([desc.input, desc.output], &loops, memory, want))
 }

@@ -82,14 +82,20 @@ struct Rewriter<'a> {
 }
 
 impl Rewriter<'_> {
+    /// Replaces a value by what was made of it, unless nothing was yet: then it is false.
+    fn replace(&self, value: &mut Value) -> bool {
+        let made = self.made.get(value);
+        if let Some(made) = made {
+            *value = made.value;
+        }
+        made.is_some()
+    }
+
     fn add(&mut self, handle: Value, old: &Expression) -> Option<()> {
         self.span = self.before.get_span(handle);
         let mut new = old.clone();
         let mut is_known = true;
-        operands::of_expression(&mut new, |value| match self.made.get(value) {
-            Some(made) => *value = made.value,
-            None => is_known = false,
-        })?;
+        operands::of_expression(&mut new, |value| is_known &= self.replace(value))?;
         if !is_known {
             return None;
         }
@@ -296,10 +302,7 @@ impl Rewriter<'_> {
                 continue;
             }
             let mut is_known = true;
-            operands::of_statement(&mut statement, |value| match self.made.get(value) {
-                Some(made) => *value = made.value,
-                None => is_known = false,
-            })?;
+            operands::of_statement(&mut statement, |value| is_known &= self.replace(value))?;
             if !is_known {
                 return None;
             }

@@ -19,9 +19,9 @@ static DEQUANTIZE: KernelSource = kernel!(
     libs: [GRID],
     types: ["T"],
     constants: [],
-    reads: 1,
-    writes: 1,
     params: Params,
+    reads: ["blocks: u32"],
+    writes: ["elements: T"],
 );
 
 params! {

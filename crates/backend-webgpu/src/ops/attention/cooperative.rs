@@ -24,9 +24,9 @@ pub(super) static COOPERATIVE: KernelSource = KernelSource {
         ],
         types: ["T"],
         constants: ["SUBGROUPS", "PARTS", "DIM", "BLOCK", "SLICE", "WIDE_KEYS", "DIM_SUBGROUPS"],
-        reads: 6,
-        writes: 2,
         params: Params,
+        reads: ["q: vec4<u32>", "k: vec4<u32>", "v: vec4<u32>", "mask: T", "lengths: u32", "sinks: f32"],
+        writes: ["lse: f32", "o: vec4<T>"],
     )
 };
 

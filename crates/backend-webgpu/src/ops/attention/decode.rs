@@ -22,11 +22,14 @@ use crate::ops::op_context::OpContext;
 pub(super) static DECODE: KernelSource = decode_source(FLOATS);
 
 /// The file with outputs: of whole rows, with the logarithms of their sums, or beside the parts of rows.
-static DECODE_WHOLE: KernelSource = KernelSource { writes: 2, ..decode_source(FLOATS) };
+static DECODE_WHOLE: KernelSource = KernelSource { writes: WHOLE, ..decode_source(FLOATS) };
+
+/// The outputs of lib/attention_outputs, or of the file that puts parts together.
+const WHOLE: &[&str] = &["lse or fixup", "o"];
 
 /// The files for keys and values of Q8_0, with parts of rows and with outputs.
 static DECODE_BLOCKS: KernelSource = decode_source(BLOCKS);
-static DECODE_WHOLE_OF_BLOCKS: KernelSource = KernelSource { writes: 2, ..decode_source(BLOCKS) };
+static DECODE_WHOLE_OF_BLOCKS: KernelSource = KernelSource { writes: WHOLE, ..decode_source(BLOCKS) };
 
 /// The helper files for keys and values of floating-point numbers and of Q8_0.
 const FLOATS: &[Lib] =
@@ -43,9 +46,9 @@ const fn decode_source(libs: &'static [Lib]) -> KernelSource {
             libs: [],
             types: ["T", "M"],
             constants: ["SUBGROUP", "SUBGROUPS", "LANES", "HALF_Q", "HALF_KV", "PAGED"],
-            reads: 6,
-            writes: 1,
             params: Params,
+            reads: ["q: Words", "k: Words", "v: Words", "mask: M", "lengths: u32", "sinks: f32"],
+            writes: ["parts"],
         )
     }
 }

@@ -25,9 +25,9 @@ const DECODE_KEYS: KernelSource = KernelSource {
         ],
         types: ["T"],
         constants: ["ROWS", "BLOCK", "DIM"],
-        reads: 6,
-        writes: 1,
         params: Params,
+        reads: ["q: vec4<u32>", "k: vec4<u32>", "v: vec4<u32>", "mask: T", "lengths: u32", "sinks: f32"],
+        writes: ["parts"],
     )
 };
 
@@ -35,7 +35,7 @@ const DECODE_KEYS: KernelSource = KernelSource {
 pub(super) static DECODE: KernelSource = DECODE_KEYS;
 
 /// The file with outputs beside the parts of rows.
-static DECODE_FIXED_UP: KernelSource = KernelSource { writes: 2, ..DECODE_KEYS };
+static DECODE_FIXED_UP: KernelSource = KernelSource { writes: &["fixup", "o"], ..DECODE_KEYS };
 
 /// Subgroups of a workgroup.
 const SUBGROUPS: usize = 4;

@@ -22,9 +22,9 @@ pub(super) static FLASH: KernelSource = kernel!(
     libs: [GRID, SPECIAL, ATTENTION, ATTENTION_STAGING, ATTENTION_CONTIGUOUS, ATTENTION_SEEN, ATTENTION_SINKS],
     types: ["T", "O"],
     constants: ["GROUPS", "LANES", "ROWS", "KEYS", "DIMS", "HALF_Q", "HALF_KV", "PARTS"],
-    reads: 6,
-    writes: 2,
     params: Params,
+    reads: ["q: Words", "k: Words", "v: Words", "mask: T", "lengths: u32", "sinks: f32"],
+    writes: ["lse: f32", "o: O"],
 );
 
 /// Fours of a chunk, as the kernel has it.

@@ -18,7 +18,8 @@ use crate::recorder::{BindingLimits, Window};
 
 static GATHER_BLOCKS: KernelSource = kernel!(
     "attention/gather_blocks", libs: [GRID],
-    types: ["T", "A"], constants: [], reads: 3, writes: 1, params: Params,
+    types: ["T", "A"], constants: [], params: Params,
+    reads: ["pool: V", "blocks: u32", "lengths: u32"], writes: ["packed: V"],
 );
 
 params! {

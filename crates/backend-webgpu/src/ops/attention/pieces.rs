@@ -27,9 +27,9 @@ const fn combine_source(libs: &'static [Lib]) -> KernelSource {
             libs: [],
             types: ["T", "M"],
             constants: ["THREADS", "LANES", "HALF_Q", "HALF_KV", "PAGED"],
-            reads: 6,
-            writes: 2,
             params: Params,
+            reads: ["parts: vec4<f32>", "q: Words", "k: Words", "v: Words", "mask: M", "lengths: u32"],
+            writes: ["lse: f32", "o: T"],
         )
     }
 }

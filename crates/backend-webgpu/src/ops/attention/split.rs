@@ -19,16 +19,16 @@ const SPLIT_KEYS: KernelSource = kernel!(
     libs: [ATTENTION, ATTENTION_PIECES, ATTENTION_LOADS, ATTENTION_ROWS, ATTENTION_SINKS],
     types: ["T", "M"],
     constants: ["HALF_Q", "HALF_KV", "PAGED"],
-    reads: 6,
-    writes: 1,
     params: Params,
+    reads: ["q: Words", "k: Words", "v: Words", "mask: M", "lengths: u32", "sinks: f32"],
+    writes: ["parts"],
 );
 
 /// The file with parts of rows as its output.
 pub(super) static SPLIT: KernelSource = SPLIT_KEYS;
 
 /// The file with outputs beside the parts of rows.
-static SPLIT_FIXED_UP: KernelSource = KernelSource { writes: 2, ..SPLIT_KEYS };
+static SPLIT_FIXED_UP: KernelSource = KernelSource { writes: &["fixup", "o"], ..SPLIT_KEYS };
 
 /// What pieces are a multiple of.
 const UNIT: usize = 16;

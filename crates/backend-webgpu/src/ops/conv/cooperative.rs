@@ -25,7 +25,8 @@ pub(super) static COOPERATIVE: KernelSource = KernelSource {
     cooperative: true,
     ..kernel!(
         native "conv/cooperative", libs: [GRID, QUOTIENT, ACTIVATE, CONV, INPUT_ORIGIN, FRAGMENTS],
-        types: ["T", "TC"], constants: Constants, reads: 3, writes: 2, params: Params,
+        types: ["T", "TC"], constants: Constants, params: Params,
+        reads: ["a: vec4<u32>", "b: vec4<u32>", "bias: T"], writes: ["output: TC", "output4: vec4<TC>"],
     )
 };
 

@@ -18,7 +18,8 @@ pub(super) static DEPTHWISE: KernelSource = KernelSource {
     unrolled: Some(make),
     ..kernel!(
         "conv/depthwise", libs: [GRID, ACTIVATE],
-        types: ["T"], constants: Constants, reads: 3, writes: 1, params: Params,
+        types: ["T"], constants: Constants, params: Params,
+        reads: ["input4: vec4<T>", "filter4: vec4<T>", "bias: T"], writes: ["output4: vec4<T>"],
     )
 };
 

@@ -19,7 +19,8 @@ pub(super) static DIRECT: KernelSource = KernelSource {
     unrolled: Some(make),
     ..kernel!(
         "conv/direct", libs: [GRID, ACTIVATE, CONV],
-        types: ["T"], constants: Constants, reads: 3, writes: 1, params: Params,
+        types: ["T"], constants: Constants, params: Params,
+        reads: ["input: T", "filter_values: T", "bias: T"], writes: ["output: T"],
     )
 };
 

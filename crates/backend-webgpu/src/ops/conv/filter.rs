@@ -18,7 +18,8 @@ static FILTER_GRADIENT: KernelSource = KernelSource {
     unrolled: Some(tile_product),
     ..kernel!(
         "conv/filter_gradient", libs: [GRID, QUOTIENT, SOURCE_FOURS, TILE_PRODUCT],
-        types: ["T", "TR"], constants: Constants, reads: 2, writes: 1, params: Params,
+        types: ["T", "TR"], constants: Constants, params: Params,
+        reads: ["input: T", "gradient: T"], writes: ["output: TR"],
     )
 };
 

@@ -15,7 +15,8 @@ static FOLD_PIXELS: KernelSource = KernelSource {
     cooperative: true,
     ..kernel!(
         native "conv/fold_pixels", libs: [GRID, PACKED_EIGHT],
-        types: ["T"], constants: [], reads: 2, writes: 2, params: Params,
+        types: ["T"], constants: [], params: Params,
+        reads: ["input: T", "filter_values: T"], writes: ["folded_filters: vec4<u32>", "output: vec4<u32>"],
     )
 };
 

@@ -27,7 +27,8 @@ pub(super) static HALO: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "conv/halo", libs: [GRID, QUOTIENT, ACTIVATE, HALVES, FRAGMENT_ELEMENTS],
-        types: ["T"], constants: Constants, reads: 3, writes: 1, params: Params,
+        types: ["T"], constants: Constants, params: Params,
+        reads: ["input: vec4<u32>", "weights: vec4<u32>", "bias: T"], writes: ["output: vec4<u32>"],
     )
 };
 
@@ -64,7 +65,8 @@ static WEIGHT_FRAGMENTS: KernelSource = KernelSource {
     cooperative: true,
     ..kernel!(
         native "conv/weight_fragments", libs: [GRID],
-        types: [], constants: [], reads: 1, writes: 1, params: FragmentParams,
+        types: [], constants: [], params: FragmentParams,
+        reads: ["filter_values: vec2<u32>"], writes: ["fragments: vec4<u32>"],
     )
 };
 

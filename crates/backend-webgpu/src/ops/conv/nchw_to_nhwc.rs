@@ -14,7 +14,8 @@ static NCHW_TO_NHWC: KernelSource = KernelSource {
     cooperative: true,
     ..kernel!(
         native "conv/nchw_to_nhwc", libs: [GRID, PACKED_EIGHT],
-        types: ["T"], constants: [], reads: 2, writes: 2, params: Params,
+        types: ["T"], constants: [], params: Params,
+        reads: ["input: T", "filter_values: T"], writes: ["repacked: vec4<u32>", "output: vec4<u32>"],
     )
 };
 

@@ -11,7 +11,7 @@ use crate::recorder::Window;
 
 static REPACK_FILTER: KernelSource = kernel!(
     "conv/repack_filter", libs: [GRID],
-    types: ["T"], constants: [], reads: 1, writes: 1, params: Params,
+    types: ["T"], constants: [], params: Params, reads: ["filter_values: T"], writes: ["repacked: T"],
 );
 
 params! {

@@ -16,7 +16,8 @@ constants! { struct Constants { activation: Activation } }
 
 static COMBINE: KernelSource = kernel!(
     "conv/combine", libs: [GRID, ACTIVATE],
-    types: ["T"], constants: Constants, reads: 2, writes: 1, params: CombineParams,
+    types: ["T"], constants: Constants, params: CombineParams,
+    reads: ["partial: f32", "bias: T"], writes: ["output: T"],
 );
 
 params! {

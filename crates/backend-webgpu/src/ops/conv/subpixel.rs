@@ -17,12 +17,12 @@ use crate::recorder::{PART_ALIGNMENT, VECTOR_BYTES, Window};
 
 static SUBPIXEL_FILTERS: KernelSource = kernel!(
     "conv/subpixel_filters", libs: [GRID],
-    types: ["T"], constants: [], reads: 1, writes: 1, params: Params,
+    types: ["T"], constants: [], params: Params, reads: ["filter_values: T"], writes: ["repacked: T"],
 );
 
 static DEPTH_TO_SPACE: KernelSource = kernel!(
     "conv/depth_to_space", libs: [GRID],
-    types: ["T"], constants: [], reads: 1, writes: 1, params: DepthToSpaceParams,
+    types: ["T"], constants: [], params: DepthToSpaceParams, reads: ["input: T"], writes: ["output: T"],
 );
 
 params! {

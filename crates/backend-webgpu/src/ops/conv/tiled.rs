@@ -27,7 +27,9 @@ pub(super) static IMPLICIT_GEMM: KernelSource = KernelSource {
     unrolled: Some(product),
     ..kernel!(
         "conv/implicit_gemm", libs: [GRID, QUOTIENT, ACTIVATE, CONV, TILE_PRODUCT],
-        types: ["T", "TC"], constants: Constants, reads: 5, writes: 1, params: Params,
+        types: ["T", "TC"], constants: Constants, params: Params,
+        reads: ["input: T", "input4: vec4<T>", "filter_values: T", "filter_vectors: vec4<T>", "bias: T"],
+        writes: ["output"],
     )
 };
 

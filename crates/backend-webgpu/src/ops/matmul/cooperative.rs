@@ -27,7 +27,8 @@ static COOPERATIVE: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "gemm/cooperative", libs: [GRID, MATMUL, SHIFTED_VECTOR, OPERAND_TILE],
-        types: ["TA", "TB", "TC"], constants: Constants, reads: 3, writes: 3, params: Params,
+        types: ["TA", "TB", "TC"], constants: Constants, params: Params,
+        reads: ["a: vec4<u32>", "b: vec4<u32>", "bias: TC"], writes: ["c: TC", "c2 or c_words", "c4 or c8"],
     )
 };
 

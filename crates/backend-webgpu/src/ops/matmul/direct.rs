@@ -18,7 +18,8 @@ constants! { struct Constants { vec: bool, trans_a: bool, trans_b: bool, activat
 
 static DIRECT: KernelSource = kernel!(
     "gemm/direct", libs: [GRID, MATMUL],
-    types: ["TA", "TB", "TC"], constants: Constants, reads: 5, writes: 1, params: Params,
+    types: ["TA", "TB", "TC"], constants: Constants, params: Params,
+    reads: ["a: TA", "a4: vec4<TA>", "b: TB", "b4: vec4<TB>", "bias: TC"], writes: ["c: TC"],
 );
 
 /// Rows and columns of a workgroup.

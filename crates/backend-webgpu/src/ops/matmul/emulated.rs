@@ -23,12 +23,14 @@ constants! { struct SplitConstants { right: bool, k_down: bool } }
 
 static EXPONENTS: KernelSource = kernel!(
     "gemm/exponents", libs: [GRID],
-    types: [], constants: ExponentsConstants, reads: 1, writes: 1, params: ExponentsParams,
+    types: [], constants: ExponentsConstants, params: ExponentsParams,
+    reads: ["source: f32"], writes: ["exponents: i32"],
 );
 
 static SPLIT_F16: KernelSource = kernel!(
     "gemm/split_f16", libs: [GRID, SPECIAL],
-    types: [], constants: SplitConstants, reads: 2, writes: 1, params: SplitParams,
+    types: [], constants: SplitConstants, params: SplitParams,
+    reads: ["source: f32", "exponents: i32"], writes: ["parts: u32"],
 );
 
 params! {

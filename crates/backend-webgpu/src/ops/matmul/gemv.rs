@@ -27,7 +27,8 @@ constants! {
 
 static GEMV: KernelSource = kernel!(
     "gemm/gemv", libs: [GRID, MATMUL],
-    types: ["TA", "T", "TC", "A"], constants: Constants, reads: 3, writes: 1, params: Params,
+    types: ["TA", "T", "TC", "A"], constants: Constants, params: Params,
+    reads: ["a: TA", "b: V", "bias: TC"], writes: ["c: TC"],
 );
 
 const THREADS: usize = 1024;

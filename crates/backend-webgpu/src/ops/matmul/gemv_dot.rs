@@ -19,7 +19,8 @@ constants! { struct Constants { span: usize, ahead: usize, trans_c: bool, activa
 
 static GEMV_DOT: KernelSource = kernel!(
     "gemm/gemv_dot", libs: [GRID, MATMUL],
-    types: ["T", "TC", "A"], constants: Constants, reads: 3, writes: 1, params: Params,
+    types: ["T", "TC", "A"], constants: Constants, params: Params,
+    reads: ["a: V", "b: V", "bias: TC"], writes: ["c: TC"],
 );
 
 /// Invocations of a workgroup, and those that share a sum.

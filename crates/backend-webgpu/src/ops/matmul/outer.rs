@@ -32,7 +32,8 @@ static OUTER: KernelSource = KernelSource {
     unrolled: Some(multiply),
     ..kernel!(
         "gemm/outer", libs: [GRID, MATMUL],
-        types: ["TA", "TB", "TC"], constants: Constants, reads: 3, writes: 1, params: Params,
+        types: ["TA", "TB", "TC"], constants: Constants, params: Params,
+        reads: ["a: TA", "b: TB", "bias: TC"], writes: ["c: TC"],
     )
 };
 

@@ -16,7 +16,8 @@ constants! { struct Constants { per_word: usize, whole: bool } }
 
 static PACK: KernelSource = kernel!(
     "gemm/pack", libs: [GRID, SHIFTED_VECTOR],
-    types: [], constants: Constants, reads: 4, writes: 1, params: Params,
+    types: [], constants: Constants, params: Params,
+    reads: ["a: vec4<u32>", "b: vec4<u32>", "a_words: u32", "b_words: u32"], writes: ["packed: vec4<u32>"],
 );
 
 params! {

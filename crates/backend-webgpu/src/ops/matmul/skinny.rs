@@ -34,7 +34,8 @@ constants! {
 
 static SKINNY: KernelSource = kernel!(
     "gemm/skinny", libs: [GRID, MATMUL, FEW_ROWS],
-    types: ["TA", "T", "TC", "A"], constants: Constants, reads: 4, writes: 1, params: Params,
+    types: ["TA", "T", "TC", "A"], constants: Constants, params: Params,
+    reads: ["a: TA", "a_fours: vec4<TA>", "b: V", "bias: TC"], writes: ["c: TC"],
 );
 
 /// Rows, or columns, of a workgroup's tile at most.

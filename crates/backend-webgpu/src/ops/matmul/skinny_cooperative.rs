@@ -25,7 +25,8 @@ static SKINNY_COOPERATIVE: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "gemm/skinny_cooperative", libs: [GRID, MATMUL, FRAGMENT_ELEMENTS],
-        types: ["T", "TC"], constants: Constants, reads: 3, writes: 1, params: Params,
+        types: ["T", "TC"], constants: Constants, params: Params,
+        reads: ["a: vec4<u32>", "b: vec4<u32>", "bias: TC"], writes: ["c: TC"],
     )
 };
 

@@ -16,7 +16,8 @@ constants! { struct Constants { activation: Activation, scaled: bool } }
 
 static COMBINE: KernelSource = kernel!(
     "gemm/combine", libs: [GRID, MATMUL],
-    types: ["TC"], constants: Constants, reads: 4, writes: 1, params: Params,
+    types: ["TC"], constants: Constants, params: Params,
+    reads: ["partial: f32", "row_exponents: i32", "column_exponents: i32", "bias: TC"], writes: ["c: TC"],
 );
 
 fn variant(dtype: DType, activation: Activation, scaled: bool) -> Variant {

@@ -21,7 +21,8 @@ static TILED: KernelSource = KernelSource {
     unrolled: Some(tile_product),
     ..kernel!(
         "gemm/tiled", libs: [GRID, MATMUL, OPERAND_BLOCKS, TILE_PRODUCT],
-        types: ["TA", "TB", "TC"], constants: Constants, reads: 5, writes: 1, params: Params,
+        types: ["TA", "TB", "TC"], constants: Constants, params: Params,
+        reads: ["a: TA", "a4: vec4<TA>", "b: TB", "b4: vec4<TB>", "bias: TC"], writes: ["c: TC"],
     )
 };
 

@@ -25,7 +25,8 @@ static UNSTAGED: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "gemm/unstaged", libs: [GRID, MATMUL, HALVES, FRAGMENT_ELEMENTS],
-        types: ["T", "TC"], constants: Constants, reads: 3, writes: 1, params: Params,
+        types: ["T", "TC"], constants: Constants, params: Params,
+        reads: ["a: VecA", "b: VecB", "bias: TC"], writes: ["c: TC"],
     )
 };
 

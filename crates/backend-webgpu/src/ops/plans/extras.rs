@@ -133,7 +133,7 @@ impl Rig {
         let launches = backend.context("plans")?.context.take_launches();
         let mut line = format!("{}: {said}", self.name);
         for Launch { variant, asked, .. } in &launches {
-            let of = [variant.source.reads, variant.source.writes];
+            let of = [variant.source.reads.len(), variant.source.writes.len()];
             _ = write!(line, "; {} {variant} {of:?} {asked:?}", variant.kernel());
         }
         Ok(Plan { line, launches })

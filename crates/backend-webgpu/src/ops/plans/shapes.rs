@@ -67,7 +67,7 @@ impl Shapes {
         }
     }
 
-    pub(super) fn attention(&mut self, ptrs: [u64; 4]) -> AttentionDesc {
+    pub(super) fn attention(&mut self, [q, k, v, o]: [u64; 4]) -> AttentionDesc {
         loop {
             let dtype = self.pick(&[DType::F32, DType::F16, DType::F16]);
             let [batch, groups, kv_heads] = [self.extent(16), self.pick(&[1, 1, 4, 8]), self.extent(16)];
@@ -78,14 +78,8 @@ impl Shapes {
             if !fits(dtype, &[batch, heads, seq_q.max(seq_kv), head_dim]) {
                 continue;
             }
-            let mut desc = AttentionDesc::new(
-                dtype,
-                ptrs[0],
-                ptrs[1],
-                ptrs[2],
-                ptrs[3],
-                AttentionShape { batch, heads, seq_q, seq_kv, head_dim },
-            );
+            let shape = AttentionShape { batch, heads, seq_q, seq_kv, head_dim };
+            let mut desc = AttentionDesc::new(dtype, q, k, v, o, shape);
             (desc.kv_heads, desc.causal) = (kv_heads, self.below(2) == 0);
             return desc;
         }

@@ -24,7 +24,9 @@ static COOPERATIVE: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "quant/cooperative", libs: [GRID, MATMUL, OPERAND_TILE],
-        types: ["TA", "TC"], constants: Constants, reads: 5, writes: 3, params: Params,
+        types: ["TA", "TC"], constants: Constants, params: Params,
+        reads: ["quants: vec4<u32>", "high: u32", "scales: ScaleWords", "a: vec4<u32>", "bias: TC"],
+        writes: ["c: TC", "c2 or c_words", "c4 or c8"],
     )
 };
 

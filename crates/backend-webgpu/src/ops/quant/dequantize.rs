@@ -19,7 +19,8 @@ constants! { struct Constants { half_scales: bool } }
 
 static DEQUANTIZE: KernelSource = kernel!(
     "quant/dequantize", libs: [GRID, QUANT_PLANES],
-    types: ["T"], constants: Constants, reads: 4, writes: 1, params: Params,
+    types: ["T"], constants: Constants, params: Params,
+    reads: ["quants", "high", "scales", "extra"], writes: ["output: vec4<u32>"],
 );
 
 params! {

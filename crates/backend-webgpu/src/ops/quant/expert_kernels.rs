@@ -14,30 +14,34 @@ constants! { struct OrderConstants { tile: usize } }
 
 static EXPERT_DECODE: KernelSource = kernel!(
     "quant/expert_decode", libs: [GRID, GATE, QUANT_PLANES, QUANT_LANES, QUANT_EXPERT_SUMS],
-    types: ["TA", "TC"], constants: RowConstants, reads: 7, writes: 1, params: Params,
+    types: ["TA", "TC"], constants: RowConstants, params: Params,
+    reads: ["quants", "high", "scales", "extra", "a: AV", "indices: u32", "factors: f32"], writes: ["c: TC"],
 );
 
 static EXPERT_DECODE_SUBGROUP: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "quant/expert_decode_subgroup", libs: [GRID, GATE, QUANT_PLANES, QUANT_EXPERT_SUMS],
-        types: ["TA", "TC"], constants: SubgroupConstants, reads: 7, writes: 1, params: Params,
+        types: ["TA", "TC"], constants: SubgroupConstants, params: Params,
+        reads: ["quants", "high", "scales", "extra", "a: AV", "indices: u32", "factors: f32"], writes: ["c: TC"],
     )
 };
 
 static EXPERT_TILED: KernelSource = kernel!(
     "quant/expert_tiled", libs: [GRID, GATE, QUANT_PLANES, QUANT_TILE, QUANT_EXPERTS],
-    types: ["TA", "TC"], constants: TileConstants, reads: 7, writes: 1, params: Params,
+    types: ["TA", "TC"], constants: TileConstants, params: Params,
+    reads: ["quants", "high", "scales", "extra", "a: AV", "bias: f32", "plan: u32"], writes: ["c: TC"],
 );
 
 static EXPERT_ORDER: KernelSource = kernel!(
     "quant/expert_order", libs: [GRID],
-    types: [], constants: OrderConstants, reads: 1, writes: 1, params: OrderParams,
+    types: [], constants: OrderConstants, params: OrderParams, reads: ["indices: u32"], writes: ["plan: u32"],
 );
 
 static EXPERT_SUM: KernelSource = kernel!(
     "quant/expert_sum", libs: [GRID, QUANT_EXPERTS],
-    types: ["TC"], constants: [], reads: 3, writes: 1, params: SumParams,
+    types: ["TC"], constants: [], params: SumParams,
+    reads: ["products: f32", "indices: u32", "weights: f32"], writes: ["c: TC"],
 );
 
 params! {

@@ -17,7 +17,8 @@ constants! { struct Constants { indexed: bool } }
 
 static GATHER: KernelSource = kernel!(
     "quant/gather", libs: [GRID, QUANT_PLANES, QUANT_NIBBLES],
-    types: ["T"], constants: Constants, reads: 5, writes: 1, params: Params,
+    types: ["T"], constants: Constants, params: Params,
+    reads: ["quants", "high", "scales", "extra", "indices: u32"], writes: ["output: OutputVector"],
 );
 
 params! {

@@ -15,7 +15,7 @@ constants! { struct Constants { nibbles: bool } }
 
 static QUANTIZE_ROWS: KernelSource = kernel!(
     "quant/quantize_rows", libs: [GRID],
-    types: ["TA"], constants: Constants, reads: 1, writes: 1, params: Params,
+    types: ["TA"], constants: Constants, params: Params, reads: ["a: AV"], writes: ["rounded: u32"],
 );
 
 params! {

@@ -19,14 +19,16 @@ constants! { struct TileConstants { activation: Activation } }
 
 const DECODE_ROWWISE: KernelSource = kernel!(
     "quant/decode", libs: [GRID, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_LANES, QUANT_SUMS],
-    types: ["TA", "TC"], constants: RowConstants, reads: 7, writes: 1, params: Params,
+    types: ["TA", "TC"], constants: RowConstants, params: Params,
+    reads: ["quants", "high", "scales", "extra", "a: AV", "bias: TC", "residual"], writes: ["c: TC"],
 );
 
 const DECODE_SHARED: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "quant/decode_subgroup", libs: [GRID, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS],
-        types: ["TA", "TC"], constants: SubgroupConstants, reads: 7, writes: 1, params: Params,
+        types: ["TA", "TC"], constants: SubgroupConstants, params: Params,
+        reads: ["quants", "high", "scales", "extra", "a: AV", "bias: TC", "residual"], writes: ["c: TC"],
     )
 };
 
@@ -45,7 +47,8 @@ static DECODE_SUBGROUP_INT8: KernelSource = KernelSource {
 
 static TILED: KernelSource = kernel!(
     "quant/tiled", libs: [GRID, QUANT_PLANES, QUANT_TILE, QUANT_PRODUCT, QUANT_RESIDUAL],
-    types: ["TA", "TC"], constants: TileConstants, reads: 7, writes: 1, params: Params,
+    types: ["TA", "TC"], constants: TileConstants, params: Params,
+    reads: ["quants", "high", "scales", "extra", "a: AV", "bias: TC", "residual"], writes: ["c: TC"],
 );
 
 /// Rows of A for which there are variants of `quant/decode`.

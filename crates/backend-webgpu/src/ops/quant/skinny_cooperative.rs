@@ -33,7 +33,8 @@ static SKINNY_COOPERATIVE: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "quant/skinny_cooperative", libs: [GRID, QUANT_PLANES, QUANT_PRODUCT, FRAGMENT_ELEMENTS, GATE],
-        types: ["TA", "TC"], constants: Constants, reads: 7, writes: 1, params: Params,
+        types: ["TA", "TC"], constants: Constants, params: Params,
+        reads: ["quants", "high", "scales", "extra", "a: vec4<u32>", "bias: TC", "residual or norm"], writes: ["c: TC"],
     )
 };
 

@@ -15,7 +15,7 @@ use crate::ops::op_context::OpContext;
 
 static ITERATIONS: KernelSource = kernel!(
     "memory/iterations", libs: [],
-    types: [], constants: [], reads: 0, writes: 1, params: Params,
+    types: [], constants: [], params: Params, reads: [], writes: ["counted: u32"],
 );
 
 params! {

@@ -230,6 +230,20 @@ impl Run {
     }
 }
 
+/// Launches work on `count` items, such as rows, in parts. Each of the slices has `item` bytes for an item, and `passes`
+/// times as many are read and written for it. `launch` gets the number of items of a part, and its slices.
+pub(in crate::ops) fn in_parts_of_slices<const N: usize>(
+    ctx: &OpContext,
+    op: &'static str,
+    [count, item, passes]: [usize; 3],
+    slices: [&DeviceSlice; N],
+    mut launch: impl FnMut(usize, [DeviceSlice; N]) -> BackendResult<()>,
+) -> BackendResult<()> {
+    let run = Run::of_bytes(count, (passes * item) as f64);
+    let run = slices.iter().fold(run, |run, slice| run.over(ctx, slice, item));
+    in_parts(ctx, op, run, |run| launch(run.count(), slices.map(|slice| run.part_of(slice, item))))
+}
+
 impl Divisible for Run {
     fn seconds(&self, profile: &DeviceProfile) -> f64 {
         self.count() as f64 * (self.bytes / profile.bandwidth + self.flops / profile.flops)
