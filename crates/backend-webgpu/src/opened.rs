@@ -42,7 +42,7 @@ impl Opened {
     /// Writes what has been compiled and measured into the cache's folder, if there is one.
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn save_cache(&self) -> io::Result<()> {
-        let (Context { cache, gpu, .. }, tuning) = (self.device(), &self.context.state.tuning);
+        let (Context { cache, gpu, .. }, tuning) = (self.device(), &self.state().tuning);
         let Some(cache) = cache else { return Ok(()) };
         if tuning.is_empty() {
             return cache.save(None);
@@ -58,7 +58,7 @@ impl Opened {
         &self.context.device
     }
 
-    #[cfg(test)]
+    #[cfg(any(not(target_family = "wasm"), feature = "test-hooks"))]
     pub(crate) fn state(&self) -> &State {
         &self.context.state
     }

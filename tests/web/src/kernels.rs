@@ -34,7 +34,12 @@ pub(crate) fn all() -> Vec<Kernel> {
             if seen.insert(text.clone()) {
                 let label = format!("{variant:?}{}", if unroll { " unrolled" } else { "" });
                 let source = variant.source();
-                kernels.push(Kernel { label, text, reads: source.reads.len() as u32, writes: source.writes.len() as u32 });
+                kernels.push(Kernel {
+                    label,
+                    text,
+                    reads: source.reads.len() as u32,
+                    writes: source.writes.len() as u32,
+                });
             }
         }
     }
