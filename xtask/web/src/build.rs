@@ -16,7 +16,7 @@ use crate::toolchain::{self, TARGET};
 pub(crate) const PAGES: &str = "target/web";
 
 /// The most bytes of the module with nothing but the backend.
-const BACKEND_LIMIT: u64 = 1_362_000;
+const BACKEND_LIMIT: u64 = 1_355_000;
 
 /// The most bytes of the chat's module.
 const CHAT_LIMIT: u64 = 5_100_000;

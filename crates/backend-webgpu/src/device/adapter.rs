@@ -49,7 +49,7 @@ pub(crate) struct Adapters {
     pub(crate) found: Vec<wgpu::Adapter>,
     /// What found them; `None` only within the drop.
     instance: Option<wgpu::Instance>,
-    /// Those that can't be used, with the reason, and why there is none where the system says so.
+    /// Adapters that can't be used, with the reason, and why there is none where the system says so.
     refused: Vec<String>,
 }
 
