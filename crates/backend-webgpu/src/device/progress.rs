@@ -37,8 +37,8 @@ impl Progress {
     /// Notes that `batch` and all before it have finished.
     pub(crate) fn finish(&self, batch: u64) {
         self.finished.fetch_max(batch, Ordering::Release);
-        self.tell();
         let waiting = std::mem::take(&mut *self.waiting.lock());
+        self.changed.notify_all();
         waiting.into_iter().for_each(Waker::wake);
     }
 

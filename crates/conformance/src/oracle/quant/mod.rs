@@ -49,7 +49,7 @@ impl Sum {
         self.magnitude += (x.abs() + error) * magnitudes;
         self.input += x.abs() + error;
         self.moved += error * weight.abs();
-        self.largest = self.largest.max(magnitudes);
+        self.largest = self.largest.max(weight.abs());
     }
 
     /// The sum of |a| times the magnitudes that make up a weight.
