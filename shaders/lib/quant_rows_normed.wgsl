@@ -8,6 +8,9 @@ const STAGED_ROWS: u32 = 4u;
 
 @group(0) @binding(6) var<storage, read> norm: array<vec4<u32>>;
 
+// Whether rows are in workgroup memory.
+const ROWS_STAGED = true;
+
 var<workgroup> sh_rows: array<vec4<u32>, STAGED>;
 var<workgroup> sh_squares: array<f32, SUBGROUPS * STAGED_ROWS>;
 
@@ -100,16 +103,16 @@ fn prepare_rows(index: u32, held: HeldRows) {
   workgroupBarrier();
 }
 
-// Eight elements of a row from the column k on.
-fn eight_of_row(row: u32, k: u32) -> vec4<u32> {
-  return sh_rows[(row * params.k + k) / 8u];
+// The vector `i` of eight elements of a row.
+fn eight_of_row(row: u32, i: u32) -> vec4<u32> {
+  return sh_rows[row * (params.k / 8u) + i];
 }
 
 // Workgroup memory needs no fetching ahead.
-fn fetch_row(row: u32, k: u32) -> FetchedRow {
+fn fetch_row(row: u32, i: u32) -> FetchedRow {
   return FetchedRow();
 }
 
-fn eight_of_fetched_row(fetched: vec4<u32>, row: u32, k: u32) -> vec4<u32> {
-  return eight_of_row(row, k);
+fn eight_of_fetched_row(fetched: vec4<u32>, row: u32, i: u32) -> vec4<u32> {
+  return eight_of_row(row, i);
 }

@@ -56,7 +56,7 @@ fn fetch(columns: vec2<u32>, row: u32, unit: u32, j: u32) -> Pair {
     load_quants(columns.y, unit, j),
     load_scales(columns.x, unit),
     load_scales(columns.y, unit),
-    fetch_row(row, 128u * unit + 8u * j),
+    fetch_row(row, 16u * unit + j),
   );
 }
 
@@ -66,12 +66,12 @@ struct Columns {
   high: vec4<u32>,
 }
 
-fn columns_of_a(fetched: vec4<u32>, rows: vec2<u32>, k: u32) -> Columns {
-  let low = in_order_of_quants(eight_of_fetched_row(fetched, rows.x, k));
+fn columns_of_a(fetched: vec4<u32>, rows: vec2<u32>, i: u32) -> Columns {
+  let low = in_order_of_quants(eight_of_fetched_row(fetched, rows.x, i));
   if ROWS == 8u {
     return Columns(low, low);
   }
-  return Columns(low, in_order_of_quants(eight_of_row(rows.y, k)));
+  return Columns(low, in_order_of_quants(eight_of_row(rows.y, i)));
 }
 
 fn keep(columns: Columns, kept: bool) -> Columns {
@@ -107,7 +107,7 @@ fn add_block(
   rows: vec2<u32>,
   unit: u32,
 ) -> Elements {
-  let columns = columns_of_a(fetched, rows, 128u * unit + 32u * block + 8u * j);
+  let columns = columns_of_a(fetched, rows, 16u * unit + 4u * block + j);
   let low = scale_of(pair.low_scales, block, j);
   let high = scale_of(pair.high_scales, block, j);
   let first = Halves(first_in_order(pair.low, block, low.zero), first_in_order(pair.high, block, high.zero));
@@ -184,10 +184,17 @@ fn multiply(place: Place, index: u32, held: HeldRows) -> Elements {
     prepare_rows(index, held);
   }
   var sums: Elements;
-  for (var unit = subgroup; unit < params.units; unit += SUBGROUPS) {
+  var unit = subgroup;
+  // With rows in workgroup memory, nothing is fetched behind the last unit. Without, a second copy of the products costs
+  // more than that saves.
+  let ahead = select(0u, SUBGROUPS, ROWS_STAGED);
+  for (; unit + ahead < params.units; unit += SUBGROUPS) {
     let next = fetch(columns, rows.x, min(unit + SUBGROUPS, last), j);
     sums = add_unit(sums, now, j, rows, unit);
     now = next;
+  }
+  if ROWS_STAGED && unit < params.units {
+    return add_unit(sums, now, j, rows, unit);
   }
   return sums;
 }

@@ -169,23 +169,26 @@ fn what_a_refused_replay_should_have_written_is_stale() {
 #[test]
 fn deferred_replays_run_when_the_backend_goes() {
     let rig = Rig::new();
-    let (device, queue) = (rig.backend.device().unwrap().clone(), rig.backend.queue().unwrap().clone());
+    let (gpu, queue) = (rig.backend.device().unwrap().clone(), rig.backend.queue().unwrap().clone());
     let (buffer, offset, _) = rig.backend.export_buffer(rig.y).unwrap();
     rig.replay(3).unwrap();
     drop(rig);
-    let staging = device.create_buffer(&wgpu::BufferDescriptor {
+    let staging = gpu.create_buffer(&wgpu::BufferDescriptor {
         label: None,
         size: 4,
         usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
         mapped_at_creation: false,
     });
-    let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+    let mut encoder = gpu.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
     encoder.copy_buffer_to_buffer(&buffer, offset, &staging, 0, 4);
     queue.submit([encoder.finish()]);
     staging.map_async(wgpu::MapMode::Read, .., |mapped| mapped.unwrap());
-    device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
+    gpu.poll(wgpu::PollType::wait_indefinitely()).unwrap();
     let bytes: [u8; 4] = staging.get_mapped_range(..).unwrap()[..].try_into().unwrap();
     assert_eq!(f32::from_ne_bytes(bytes), 200.0);
+    // These close the device, which the backend would do while nobody opens or compiles.
+    let _alone = device::closing();
+    drop((buffer, staging, queue, gpu));
 }
 
 #[test]
