@@ -9,6 +9,10 @@ impl WebGpuBackend {
     /// The wgpu device, if the backend is open, for work of the caller's own beside the backend's. Its uncaptured-error
     /// and lost callbacks are the backend's. An error scope that a thread holds open while it calls the backend takes
     /// errors which the call would return; only a device of [`from_wgpu`](Self::from_wgpu) may have one then.
+    ///
+    /// A clone of the device, of its queue or of one of its buffers that outlives the backend keeps the device open, and the
+    /// last one closes it. Drop them before the backend, or while no other thread opens a device or compiles, on which
+    /// NVIDIA's driver 580.159 hangs: the backend keeps these apart only where it closes the device itself.
     #[must_use]
     pub fn device(&self) -> Option<&wgpu::Device> {
         Some(&self.opened()?.device().gpu.device)
