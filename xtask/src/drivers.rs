@@ -71,6 +71,9 @@ pub(crate) fn prepare(sh: &Shell, install: bool, all: bool) -> anyhow::Result<()
         println!("not tested: {}; to add it: {}", names(&spared), by_hand(&spared));
     }
     report(&interfaces);
+    if sh.var_os(RUNTIME_FOLDER).is_none() {
+        sh.set_var(RUNTIME_FOLDER, env::temp_dir());
+    }
     if CHOSEN_DRIVERS.iter().any(|variable| env::var_os(variable).is_some()) {
         return Ok(());
     }
@@ -192,11 +195,8 @@ fn report(interfaces: &[Interface]) {
 
 /// What `sh` tells the loaders and the drivers of the commands that it runs, for a program that it doesn't start.
 pub(crate) fn variables(sh: &Shell) -> Vec<(&'static str, OsString)> {
-    let names = [ADDED_DRIVERS, CHOSEN_DRIVERS[0], UNOPTIMISED.0];
-    let told = names.into_iter().filter_map(|name| Some((name, sh.var_os(name)?)));
-    let folder =
-        env::var_os(RUNTIME_FOLDER).is_none().then(|| (RUNTIME_FOLDER, env::temp_dir().into_os_string()));
-    told.chain(folder).collect()
+    let names = [ADDED_DRIVERS, CHOSEN_DRIVERS[0], UNOPTIMISED.0, RUNTIME_FOLDER];
+    names.into_iter().filter_map(|name| Some((name, sh.var_os(name)?))).collect()
 }
 
 /// What [`variables`] gives, without SwiftShader.

@@ -198,7 +198,7 @@ impl Health {
     ///
     /// # Errors
     /// [`DeviceLost`](BackendError::DeviceLost), if that was the cause.
-    pub(crate) fn look(&self, device: &GuardedDevice) -> BackendResult<()> {
+    pub(crate) fn probe(&self, device: &GuardedDevice) -> BackendResult<()> {
         self.check().and_then(|()| if is_gone(device) { self.confirm(device) } else { Ok(()) })
     }
 
@@ -215,7 +215,7 @@ impl Health {
 
     /// What a call returns that got `error`: on a lost device, that it is lost.
     pub(crate) fn explain(&self, device: &GuardedDevice, error: BackendError) -> BackendError {
-        self.look(device).err().unwrap_or(error)
+        self.probe(device).err().unwrap_or(error)
     }
 
     /// [`check`](Self::check) after the device's answer to work of before. A browser answers on a lost device

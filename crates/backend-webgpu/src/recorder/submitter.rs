@@ -355,7 +355,7 @@ impl Port {
             }
             Err(error) => {
                 // On a lost device anything may fail, and the loss is all that there is to say.
-                if self.health.look(&self.device).is_ok() {
+                if self.health.probe(&self.device).is_ok() {
                     let error = self.health.report(error);
                     written.iter().for_each(|storage| storage.spoil(error));
                 }
