@@ -71,6 +71,10 @@ const WITH_SWIFTSHADER: [&str; 9] = [
     "threads",
 ];
 
+/// Programs that don't run on a software OpenGL, which compiles all of their kernels a second time: what they compute doesn't
+/// depend on the driver, whose kernels conformance looks at. `EVERY` gives it to all of them.
+const WITHOUT_SOFTWARE_OPENGL: [&str; 3] = ["against_candle", "long_work", "models"];
+
 /// A program with tests, and the folder that cargo runs it in.
 #[derive(Clone, Debug)]
 struct Program {
@@ -136,9 +140,15 @@ pub(crate) fn run(sh: &Shell) -> anyhow::Result<()> {
     let at_once = std::thread::available_parallelism().map_or(1, usize::from);
     let everywhere = drivers::variables(sh);
     let mesa = drivers::without_swiftshader(sh);
+    let vulkan = drivers::without_software_opengl(sh);
     let variables = |name: &str| {
-        let all = std::env::var_os("EVERY").is_some() || WITH_SWIFTSHADER.contains(&name);
-        if all { everywhere.as_slice() } else { mesa.as_slice() }
+        if std::env::var_os("EVERY").is_some() || WITH_SWIFTSHADER.contains(&name) {
+            everywhere.as_slice()
+        } else if WITHOUT_SOFTWARE_OPENGL.contains(&name) {
+            vulkan.as_slice()
+        } else {
+            mesa.as_slice()
+        }
     };
     let mut ended = run_all(together, at_once, &variables);
     ended.extend(run_all(alone, 1, &variables));
