@@ -1,8 +1,8 @@
 //! Captured calls on every backend: the conformance cases, captured once and replayed for two sets of numbers,
 //! threads that replay beside each other, and what only this backend has.
 //!
-//! On the CPU every case runs, on adapters one in [`EVERY`], and at least one of each operation; `EVERY=1 cargo test -p suites
-//! --test capture` runs all, `CASE=softmax` those whose path contains that.
+//! On the CPU one case in [`EVERY_ON_CPU`] runs, on adapters one in [`EVERY`], and at least one of each operation; `EVERY=1 cargo
+//! test -p suites --test capture` runs all, `CASE=softmax` those whose path contains that.
 
 mod opened;
 
@@ -19,6 +19,9 @@ use suites::{BackendUnderTest, Sample, backends, registry};
 
 /// One in how many conformance cases is run on an adapter.
 const EVERY: usize = 48;
+
+/// One in how many conformance cases is run on the CPU, whose graphs call the operations that conformance calls.
+const EVERY_ON_CPU: usize = 6;
 
 /// How many failing cases are listed.
 const LISTED: usize = 20;
@@ -68,7 +71,7 @@ fn replayed(tested: &BackendUnderTest) -> Result<(), String> {
     let backend = tested.backend()?;
     let filter = std::env::var("CASE").unwrap_or_default();
     let sample = match &*tested.selector {
-        "cpu" => Sample::all(),
+        "cpu" if filter.is_empty() => Sample::nested(&backend.device_info().map_err(text)?, EVERY_ON_CPU)?,
         _ if !filter.is_empty() => Sample::all(),
         _ => Sample::nested(&backend.device_info().map_err(text)?, EVERY)?,
     };

@@ -128,7 +128,7 @@ impl Tally {
         let (backend, sample) = (self.backend.backend()?, self.sample.clone()?);
         let (start, kernels) = (Instant::now(), self.kernels());
         let (mut count, mut failures) = (0, Vec::new());
-        for case in cases.iter().filter(|case| case.family == family && sample.has(&case.path())) {
+        sample.run(cases.iter().filter(|case| case.family == family), |case| {
             count += 1;
             match attempt(case, backend) {
                 Ok(Outcome::Right) => self.right.fetch_add(1, Ordering::Relaxed),
@@ -137,13 +137,18 @@ impl Tally {
                     failures.push(format!("{} passed a limit", case.path()));
                     self.failed.fetch_add(1, Ordering::Relaxed)
                 }
-                Ok(Outcome::Refused) => self.refused.fetch_add(1, Ordering::Relaxed),
+                Ok(Outcome::Refused) => {
+                    self.refused.fetch_add(1, Ordering::Relaxed);
+                    // What needs f16 doesn't count where there is none.
+                    return false;
+                }
                 Err(failure) => {
                     failures.push(failure);
                     self.failed.fetch_add(1, Ordering::Relaxed)
                 }
             };
-        }
+            true
+        });
         let took = start.elapsed();
         self.busy_milliseconds.fetch_add(took.as_millis() as u64, Ordering::Relaxed);
         let slug = &self.backend.slug;

@@ -123,19 +123,27 @@ fn is_software(backend: &WebGpuBackend) -> bool {
     backend.device_info().is_ok_and(|info| info.kind == DeviceKind::SoftwareAdapter)
 }
 
-/// Has the device taken for one that makes some 10¹⁰ floating-point operations in a second.
-fn slow_down(backend: &WebGpuBackend) -> BackendResult<()> {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-    backend.pretend(if is_software(backend) { (cores / 2.0).max(1.0) } else { 300.0 }, 0)
+/// `by`, by which operands are shorter on a software adapter, which takes a minute for those of a GPU.
+fn shorter(backend: &WebGpuBackend, by: usize) -> usize {
+    if is_software(backend) { by } else { 1 }
 }
 
-/// Runs `work`, which says how many parts it has, and looks at how it was submitted.
+/// Has the device taken for one that makes some 10¹⁰ floating-point operations in a second, or for one as much slower as the
+/// work is `less` than a GPU's.
+fn slow_down(backend: &WebGpuBackend, less: usize) -> BackendResult<()> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    let slower = if is_software(backend) { (cores / 2.0).max(1.0) } else { 300.0 };
+    backend.pretend(slower * less as f64, 0)
+}
+
+/// Runs `work`, which is so much `less` than a GPU's and says how many parts it has, and looks at how it was submitted.
 fn expect_submissions(
     backend: &WebGpuBackend,
+    less: usize,
     work: impl FnOnce() -> BackendResult<usize>,
 ) -> Result<(), Failed> {
     backend.synchronize()?;
-    slow_down(backend)?;
+    slow_down(backend, less)?;
     let (before, start) = (backend.cuts(), Instant::now());
     let parts = work();
     let (took, submissions) = (start.elapsed(), backend.cuts() - before + 1);
@@ -166,42 +174,44 @@ fn check_all(backend: &WebGpuBackend, ptr: u64, count: usize, expected: f32) -> 
 }
 
 fn long_product(backend: &WebGpuBackend) -> Result<(), Failed> {
-    const N: usize = 2048;
-    let [a, b, c] = [backend.alloc(4 * N * N)?, backend.alloc(4 * N * N)?, backend.alloc(4 * N * N)?];
-    backend.fill(a, DType::F32, N * N, 1.0)?;
-    backend.fill(b, DType::F32, N * N, 2.0)?;
-    let matrix = |ptr| Matrix::new(ptr, DType::F32, N);
-    let desc = MatmulDesc::new(N, N, N, matrix(a), matrix(b), matrix(c));
-    let outcome = expect_submissions(backend, || {
+    let shorter = shorter(backend, 2);
+    let n = 2048 / shorter;
+    let [a, b, c] = [backend.alloc(4 * n * n)?, backend.alloc(4 * n * n)?, backend.alloc(4 * n * n)?];
+    backend.fill(a, DType::F32, n * n, 1.0)?;
+    backend.fill(b, DType::F32, n * n, 2.0)?;
+    let matrix = |ptr| Matrix::new(ptr, DType::F32, n);
+    let desc = MatmulDesc::new(n, n, n, matrix(a), matrix(b), matrix(c));
+    let outcome = expect_submissions(backend, shorter.pow(3), || {
         let plan = backend.explain_matmul(&desc)?;
         backend.matmul(&desc)?;
         backend.synchronize()?;
         Ok(parts_in(&plan))
     })
-    .and_then(|()| check_all(backend, c, N * N, 2.0 * N as f32));
+    .and_then(|()| check_all(backend, c, n * n, 2.0 * n as f32));
     [a, b, c].iter().try_for_each(|&ptr| backend.free(ptr))?;
     outcome
 }
 
 fn long_attention(backend: &WebGpuBackend) -> Result<(), Failed> {
-    const SHAPE: AttentionShape =
-        AttentionShape { batch: 1, heads: 8, seq_q: 2048, seq_kv: 2048, head_dim: 64 };
-    const ELEMENTS: usize = 8 * 2048 * 64;
-    let ptrs = [(); 4].map(|()| backend.alloc(4 * ELEMENTS));
+    let shorter = shorter(backend, 4);
+    let tokens = 2048 / shorter;
+    let shape = AttentionShape { batch: 1, heads: 8, seq_q: tokens, seq_kv: tokens, head_dim: 64 };
+    let elements = 8 * tokens * 64;
+    let ptrs = [(); 4].map(|()| backend.alloc(4 * elements));
     let [q, k, v, o] = ptrs;
     let ptrs = [q?, k?, v?, o?];
     for ptr in &ptrs[..3] {
-        backend.fill(*ptr, DType::F32, ELEMENTS, 1.0)?;
+        backend.fill(*ptr, DType::F32, elements, 1.0)?;
     }
     let [q, k, v, o] = ptrs;
-    let desc = AttentionDesc::new(DType::F32, q, k, v, o, SHAPE);
-    let outcome = expect_submissions(backend, || {
+    let desc = AttentionDesc::new(DType::F32, q, k, v, o, shape);
+    let outcome = expect_submissions(backend, shorter.pow(2), || {
         let plan = backend.explain_attention(&desc)?;
         backend.attention_ext(&desc)?;
         backend.synchronize()?;
         Ok(parts_in(&plan))
     })
-    .and_then(|()| check_all(backend, ptrs[3], ELEMENTS, 1.0));
+    .and_then(|()| check_all(backend, ptrs[3], elements, 1.0));
     ptrs.iter().try_for_each(|&ptr| backend.free(ptr))?;
     outcome
 }

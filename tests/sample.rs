@@ -1,7 +1,7 @@
 //! Which cases run on which adapter.
 //!
 //! A GPU and the CPU run all of them. Software adapters have samples, always the same ones, which keeps a run of
-//! everything within CI's time on two cores: a twelfth on the first, lavapipe, and less on SwiftShader and OpenGL's
+//! everything within CI's time on two cores: a 24th on the first, lavapipe, and a 48th on SwiftShader and OpenGL's
 //! llvmpipe, another part on each. Suites that run fewer cases than conformance choose from its sample: Mesa has
 //! their kernels in its cache by then, where it spent most of the time.
 
@@ -12,7 +12,7 @@ use conformance::{Case, hash_of_name};
 const VARIABLE: &str = "EVERY";
 
 /// One in so many cases runs on a software adapter: on the first, and on a further one.
-const CASES: [usize; 2] = [12, 24];
+const CASES: [usize; 2] = [24, 48];
 
 /// One in so many kernels is forced on a software adapter, where each takes its driver 5 to 10 s to compile: on the first, and on a
 /// further one.
@@ -47,7 +47,7 @@ impl Sample {
         Self::on(device, 1, KERNELS)
     }
 
-    /// One in `usual` cases on every device: a part of what conformance runs there, as far as `usual` is a multiple of 24.
+    /// One in `usual` cases on every device: a part of what conformance runs there, as far as `usual` is a multiple of 48.
     ///
     /// # Errors
     /// What is wrong with the environment variable.
@@ -81,8 +81,8 @@ impl Sample {
     }
 
     /// Runs the cases of a family that are in the sample, and others until `run` says that one counts.
-    pub fn run<'a>(&self, cases: &'a [Case], mut run: impl FnMut(&'a Case) -> bool) {
-        let (chosen, others): (Vec<_>, Vec<_>) = cases.iter().partition(|case| self.has(&case.path()));
+    pub fn run<'a>(&self, cases: impl IntoIterator<Item = &'a Case>, mut run: impl FnMut(&'a Case) -> bool) {
+        let (chosen, others): (Vec<_>, Vec<_>) = cases.into_iter().partition(|case| self.has(&case.path()));
         let counted = chosen.into_iter().filter(|case| run(case)).count();
         if counted == 0 {
             others.into_iter().any(run);

@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // Tests of memory and of time limits must not disturb each other.
     arguments.test_threads = Some(1);
-    let mut trials = vec![trial("no_adapter", no_adapter::run)];
+    let mut trials = vec![trial("in_time/no_adapter", no_adapter::run)];
     for tested in backends() {
         trials.extend(for_every_backend(&Arc::new(tested)));
     }
@@ -55,6 +55,8 @@ type Check = fn(&BackendUnderTest) -> Result<(), String>;
 /// Why a device is left out, if it is.
 type WhyNot = fn(&DeviceInfo) -> Option<&'static str>;
 
+/// The tests of a backend. Those called `in_time/…` expect something within a second or so: `cargo xtask test` runs them
+/// with no other program beside them.
 fn for_every_backend(tested: &Arc<BackendUnderTest>) -> Vec<Trial> {
     let mut checks: Vec<(&str, Check)> = vec![
         ("budget", budget::run),
@@ -66,8 +68,8 @@ fn for_every_backend(tested: &Arc<BackendUnderTest>) -> Vec<Trial> {
     if is_webgpu {
         checks.extend::<[(&str, Check); 17]>([
             ("not_initialized", lifecycle::not_initialized),
-            ("loss", loss::run),
-            ("timeout", timeout::run),
+            ("in_time/loss", loss::run),
+            ("in_time/timeout", timeout::run),
             ("from_wgpu", interop::from_wgpu),
             ("from_wgpu_with_low_limits", interop::from_wgpu_with_low_limits),
             ("export_and_import", interop::export_and_import),
@@ -80,8 +82,8 @@ fn for_every_backend(tested: &Arc<BackendUnderTest>) -> Vec<Trial> {
             ("refused/a_read", refused::a_read_of_a_refused_batch),
             ("refused_memory", refused_memory::run),
             ("refused/reused_memory_is_whole", refused::reused_memory_is_whole),
-            ("waits", waits::run),
-            ("waits_of_one_call", waits::of_one_call),
+            ("in_time/waits", waits::run),
+            ("in_time/waits_of_one_call", waits::of_one_call),
         ]);
     }
     let mut trials: Vec<Trial> = checks

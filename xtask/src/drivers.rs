@@ -210,6 +210,21 @@ pub(crate) fn without_swiftshader(sh: &Shell) -> Vec<(&'static str, OsString)> {
     all
 }
 
+/// Where Linux has its graphics devices, and NVIDIA's driver its own.
+const GRAPHICS_DEVICES: [&str; 2] = ["/dev/dri", "/dev/nvidiactl"];
+
+/// The manifests of OpenGL drivers that EGL may use, in place of those that it looks for.
+const CHOSEN_EGL_DRIVERS: &str = "__EGL_VENDOR_LIBRARY_FILENAMES";
+
+/// What [`without_swiftshader`] gives, without OpenGL where that can only be a software driver's.
+pub(crate) fn without_software_opengl(sh: &Shell) -> Vec<(&'static str, OsString)> {
+    let mut all = without_swiftshader(sh);
+    if !GRAPHICS_DEVICES.iter().any(|path| Path::new(path).exists()) {
+        all.push((CHOSEN_EGL_DRIVERS, "/dev/null".into()));
+    }
+    all
+}
+
 /// Another shell in the workspace's root that knows the same drivers, for another thread.
 pub(crate) fn another_shell(sh: &Shell) -> anyhow::Result<Shell> {
     let other = Shell::new()?;
@@ -247,5 +262,13 @@ mod tests {
         };
         assert_eq!(added(variables(&sh)), [other.clone(), PathBuf::from(SWIFTSHADER)]);
         assert_eq!(added(without_swiftshader(&sh)), [other]);
+    }
+
+    #[test]
+    fn opengl_is_left_out_without_a_graphics_device() {
+        let sh = Shell::new().unwrap();
+        let left_out = without_software_opengl(&sh).iter().any(|(name, _)| *name == CHOSEN_EGL_DRIVERS);
+        assert_eq!(left_out, !GRAPHICS_DEVICES.iter().any(|path| Path::new(path).exists()));
+        assert!(without_swiftshader(&sh).iter().all(|(name, _)| *name != CHOSEN_EGL_DRIVERS));
     }
 }

@@ -18,28 +18,43 @@ use xshell::{Shell, cmd};
 
 use crate::{drivers, parallel};
 
-/// Programs that expect something within a second or less: they run by themselves, after the others. Those that look at the
-/// memory of their own process, or that take more than a minute for a hang, needn't.
-const ALONE: [&str; 3] = ["backend_webgpu", "custom_kernels", "faults"];
+/// A program with tests that expect something within a second or less: these run by themselves, after the others. Those that
+/// look at the memory of their own process, or that take more than a minute for a hang, needn't.
+struct Timed {
+    name: &'static str,
+    /// The arguments that choose these tests.
+    alone: &'static [&'static str],
+    /// The arguments that choose the program's other tests, which run beside other programs.
+    together: Option<&'static [&'static str]>,
+}
+
+const TIMED: [Timed; 3] = [
+    // Plans are made and kernels tried within no time in particular.
+    Timed { name: "backend_webgpu", alone: &["--skip", "ops::"], together: Some(&["ops::"]) },
+    Timed { name: "custom_kernels", alone: &[], together: None },
+    Timed { name: "faults", alone: &["in_time"], together: Some(&["--skip", "in_time"]) },
+];
 
 /// Programs that take longest on two cores, which begin first: conformance, beside what has other kernels than it has, and
 /// then what runs a part of its cases again, whose kernels Mesa's cache has.
-const LONG: [&str; 15] = [
+const LONG: [&str; 17] = [
     "conformance",
+    "shaders",
     "matmul_kernels",
     "conv_kernels",
     "attention_kernels",
-    "quant_kernels",
-    "shaders",
-    "against_candle",
     "models",
+    "against_candle",
+    "quant_kernels",
     "bad_input",
-    "campaign",
+    "faults",
     "small_bindings",
     "capture",
+    "campaign",
     "long_work",
-    "bounded",
     "threads",
+    "bounded",
+    "backend_webgpu",
 ];
 
 /// Programs that run on SwiftShader too, where everything takes longest and nothing is cached: what depends on a driver and
@@ -56,12 +71,30 @@ const WITH_SWIFTSHADER: [&str; 9] = [
     "threads",
 ];
 
+/// Programs that don't run on a software OpenGL, which compiles all of their kernels a second time: what they compute doesn't
+/// depend on the driver, whose kernels conformance looks at. `EVERY` gives it to all of them.
+const WITHOUT_SOFTWARE_OPENGL: [&str; 3] = ["against_candle", "long_work", "models"];
+
 /// A program with tests, and the folder that cargo runs it in.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Program {
     name: String,
     path: PathBuf,
     folder: PathBuf,
+    /// What chooses some of its tests.
+    arguments: &'static [&'static str],
+}
+
+impl Program {
+    fn with(&self, arguments: &'static [&'static str]) -> Self {
+        Self { arguments, ..self.clone() }
+    }
+
+    /// Its name, and which of its tests it runs.
+    fn label(&self) -> String {
+        let Self { name, arguments, .. } = self;
+        if arguments.is_empty() { name.clone() } else { format!("{name} {}", arguments.join(" ")) }
+    }
 }
 
 /// A line of `cargo test --message-format=json`, of which only artifacts matter.
@@ -101,16 +134,21 @@ struct Outcome {
 pub(crate) fn run(sh: &Shell) -> anyhow::Result<()> {
     let messages =
         cmd!(sh, "cargo test --workspace --no-run --message-format=json-render-diagnostics").read()?;
-    let (alone, mut together): (Vec<_>, Vec<_>) =
-        programs(&messages)?.into_iter().partition(|program| ALONE.contains(&program.name.as_str()));
+    let (alone, mut together) = divided(programs(&messages)?);
     let rank = |program: &Program| LONG.iter().position(|name| *name == program.name).unwrap_or(LONG.len());
     together.sort_by_key(rank);
     let at_once = std::thread::available_parallelism().map_or(1, usize::from);
     let everywhere = drivers::variables(sh);
     let mesa = drivers::without_swiftshader(sh);
+    let vulkan = drivers::without_software_opengl(sh);
     let variables = |name: &str| {
-        let all = std::env::var_os("EVERY").is_some() || WITH_SWIFTSHADER.contains(&name);
-        if all { everywhere.as_slice() } else { mesa.as_slice() }
+        if std::env::var_os("EVERY").is_some() || WITH_SWIFTSHADER.contains(&name) {
+            everywhere.as_slice()
+        } else if WITHOUT_SOFTWARE_OPENGL.contains(&name) {
+            vulkan.as_slice()
+        } else {
+            mesa.as_slice()
+        }
     };
     let mut ended = run_all(together, at_once, &variables);
     ended.extend(run_all(alone, 1, &variables));
@@ -125,6 +163,21 @@ pub(crate) fn run(sh: &Shell) -> anyhow::Result<()> {
         bail!("tests failed in {}", failed.join(", "));
     }
     Ok(())
+}
+
+/// What runs alone, and what runs beside other programs.
+fn divided(programs: Vec<Program>) -> (Vec<Program>, Vec<Program>) {
+    let (mut alone, mut together) = (Vec::new(), Vec::new());
+    for program in programs {
+        match TIMED.iter().find(|timed| timed.name == program.name) {
+            Some(timed) => {
+                alone.push(program.with(timed.alone));
+                together.extend(timed.together.map(|arguments| program.with(arguments)));
+            }
+            None => together.push(program),
+        }
+    }
+    (alone, together)
 }
 
 /// The test programs in the order in which cargo names them.
@@ -144,7 +197,7 @@ fn programs(messages: &str) -> anyhow::Result<Vec<Program>> {
         };
         if reason == "compiler-artifact" {
             let folder = manifest.parent().context("a manifest lies in a folder")?.to_owned();
-            programs.push(Program { name: target.name, path, folder });
+            programs.push(Program { name: target.name, path, folder, arguments: &[] });
         }
     }
     Ok(programs)
@@ -167,7 +220,7 @@ fn run_all<'a>(
         let time = start.elapsed();
         let _printing = printing.lock().unwrap_or_else(PoisonError::into_inner);
         let success = report(&program, time, outcome);
-        Ended { name: program.name, time, success }
+        Ended { name: program.label(), time, success }
     };
     parallel::map(programs, at_once, run)
 }
@@ -178,6 +231,7 @@ fn execute(program: &Program, variables: &Variables) -> anyhow::Result<Outcome> 
     let mut file = tempfile::tempfile()?;
     let stream = |file: &File| file.try_clone().map(Stdio::from);
     let status = Command::new(&program.path)
+        .args(program.arguments)
         .current_dir(&program.folder)
         .envs(variables.iter().cloned())
         .env("CARGO_MANIFEST_DIR", &program.folder)
@@ -195,7 +249,7 @@ fn execute(program: &Program, variables: &Variables) -> anyhow::Result<Outcome> 
 
 /// Prints how a program ended; whether it did well.
 fn report(program: &Program, time: Duration, outcome: anyhow::Result<Outcome>) -> bool {
-    let Program { name, path, .. } = program;
+    let (name, path) = (program.label(), &program.path);
     match outcome {
         Ok(Outcome { status, output }) => {
             println!("--- {name} ({}), {:.1} s: {status}\n{output}", path.display(), time.as_secs_f64());
@@ -214,7 +268,7 @@ mod tests {
 
     #[cfg(unix)]
     fn program(name: &str, path: &str) -> Program {
-        Program { name: name.to_owned(), path: path.into(), folder: std::env::temp_dir() }
+        Program { name: name.to_owned(), path: path.into(), folder: std::env::temp_dir(), arguments: &[] }
     }
 
     #[test]
@@ -236,6 +290,22 @@ mod tests {
             found.iter().map(|p| (p.name.as_str(), p.path.clone(), p.folder.clone())).collect();
         assert_eq!(found, [("faults", PathBuf::from("/t/faults-1"), PathBuf::from("/w/tests"))]);
         assert!(programs("no JSON").is_err());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn every_test_of_a_divided_program_runs_once() {
+        let names = ["conformance", "custom_kernels", "faults", "backend_webgpu"];
+        let (alone, together) = divided(names.map(|name| program(name, "true")).into());
+        let labels = |programs: Vec<Program>| programs.iter().map(Program::label).collect::<Vec<_>>();
+        assert_eq!(labels(alone), ["custom_kernels", "faults in_time", "backend_webgpu --skip ops::"]);
+        assert_eq!(labels(together), ["conformance", "faults --skip in_time", "backend_webgpu ops::"]);
+        // What one half skips is what the other one runs.
+        for Timed { name, alone, together } in TIMED {
+            let Some(together) = together else { continue };
+            let (chosen, skipped) = if alone.len() == 1 { (alone, together) } else { (together, alone) };
+            assert!(matches!((chosen, skipped), ([this], ["--skip", that]) if this == that), "{name}");
+        }
     }
 
     #[test]

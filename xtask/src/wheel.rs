@@ -73,12 +73,18 @@ pub(crate) fn pack(sh: &Shell, library: &Path, out: &Path) -> anyhow::Result<Pat
     Ok(path)
 }
 
+/// What is built with the library in the dev profile: all that has its features, but for the pages' modules, which are for
+/// browsers.
+const IN_DEV: &str =
+    "--workspace --lib --tests --bins --exclude suites-web --exclude minilm-web --exclude llama-web";
+
 /// The provider's library, built in a profile; in the dev profile as the suites are, with the same features.
 pub(crate) fn build(sh: &Shell, profile: &str) -> anyhow::Result<PathBuf> {
     let packages = match profile {
-        "dev" => ["--workspace", "--lib", "--tests", "--bins"].as_slice(),
-        _ => ["--package", "onnxruntime-ep", "--lib"].as_slice(),
-    };
+        "dev" => IN_DEV,
+        _ => "--package onnxruntime-ep --lib",
+    }
+    .split(' ');
     cmd!(sh, "cargo build --profile {profile} {packages...}").run()?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     let (prefix, suffix) = (std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
