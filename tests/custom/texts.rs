@@ -54,9 +54,9 @@ pub(super) fn all() -> Vec<Wrong> {
                 "{OUT}\nstruct S {{ a: array<u32, 500000000>,\n b: array<u32, 500000000> }}\n\
                  @group(0) @binding(1) var<storage, read> x: S;\n{MAIN} {{ out[0] = x.a[0]; }}"
             ),
-            Limit,
+            Wgsl,
             3,
-            "exceeds limit of 2147483647 bytes",
+            "type is too large",
         ),
         (
             "a recursion",
@@ -356,9 +356,9 @@ pub(super) fn all() -> Vec<Wrong> {
         (
             "a large constant array",
             format!("{OUT}var<private> a: array<u32, 4294967295>;\n{MAIN} {{ out[0] = a[i]; }}"),
-            Wgsl,
-            0,
-            "",
+            Limit,
+            2,
+            "exceeds limit of 2147483647 bytes",
         ),
     ]
 }
