@@ -50,6 +50,7 @@ fn trials(device: &Arc<Device>) -> Vec<Trial> {
         device.trial("launches/overlaps", launches::overlaps),
         device.trial("launches/views", launches::views),
         device.trial("launches/part_of_a_word", launches::part_of_a_word),
+        device.trial("launches/least_bytes", launches::least_bytes),
         device.trial("launches/home", launches::home),
         device.trial("launches/profile", launches::profile),
         device.trial("launches/specs", launches::specs),

@@ -2,6 +2,8 @@
 //! across them, what a failed one leaves, and weights, tables and caches that lie in them. Numbers are whole and small,
 //! so results are exact.
 
+use std::task::{Context, Poll, Waker};
+
 use backend_api::desc::{AttentionDesc, AttentionShape, GatherDesc, IndexShape, MatmulDesc, Matrix};
 use backend_api::{BackendError, BackendResult, BackendTranspose, ComputeBackend, DType, ErrorKind};
 use backend_webgpu::{KernelDesc, WebGpuBackend};
@@ -58,6 +60,52 @@ pub(super) fn transfers(backend: &WebGpuBackend) -> Result<(), String> {
         [block, other].into_iter().try_for_each(|ptr| backend.free(ptr))
     };
     run(&mut want).map_err(text)
+}
+
+/// A read of many pieces has what was there when it began, whatever is written before they have come, and leaves all of its
+/// destination as it was while some have yet to come.
+pub(super) fn reads(backend: &WebGpuBackend) -> Result<(), String> {
+    let want: Vec<u8> = (0..BYTES).map(byte).collect();
+    for most_polls in [2, usize::MAX] {
+        let mut got = vec![7; BYTES];
+        let is_ready = read_beside_a_write(backend, &mut got, &want, most_polls).map_err(text)?;
+        let expected = |i: usize| if is_ready { want[i] } else { 7 };
+        if let Some(at) = (0..BYTES).find(|&i| got[i] != expected(i)) {
+            let (found, polls) = (got[at], if is_ready { "a read" } else { "a read that was cancelled" });
+            return Err(format!("byte {at} of {polls} is {found}, not {}", expected(at)));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a read that is polled so often at most has come.
+fn read_beside_a_write(
+    backend: &WebGpuBackend,
+    got: &mut [u8],
+    content: &[u8],
+    most_polls: usize,
+) -> BackendResult<bool> {
+    let block = backend.alloc(BYTES)?;
+    backend.copy_htod(block, content)?;
+    let mut read = backend.copy_dtoh_async(got, block);
+    let mut is_ready = false;
+    for poll in 0..most_polls {
+        match read.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(outcome) => {
+                outcome?;
+                is_ready = true;
+                break;
+            }
+            Poll::Pending if poll == 0 => {
+                backend.fill(block, DType::U32, BYTES / 4, 0.0)?;
+                backend.synchronize()?;
+            }
+            Poll::Pending => std::thread::yield_now(),
+        }
+    }
+    drop(read);
+    backend.free(block)?;
+    Ok(is_ready)
 }
 
 /// What allocations count as, what one leaves whose later buffers are refused, and what can't be had of them.

@@ -45,7 +45,7 @@ fn main() -> ExitCode {
 type Check = fn(&WebGpuBackend) -> Result<(), String>;
 
 fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
-    let checks: [(&str, Check); 24] = [
+    let checks: [(&str, Check); 25] = [
         ("growing_fills", growing_fills),
         ("growing_sums", growing_sums),
         ("growing_caches", growing_caches),
@@ -70,9 +70,11 @@ fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
         ("large_products/wide_phases", wide_filters::wide_phases),
         ("random_operands", random_operands::random_operands),
         ("conformance", within_blocks::in_blocks),
+        ("replayed", within_blocks::replayed_in_blocks),
     ];
-    let of_buffers: [(&str, Check); 12] = [
+    let of_buffers: [(&str, Check); 14] = [
         ("transfers", divided_blocks::transfers),
+        ("reads", divided_blocks::reads),
         ("memory", divided_blocks::memory),
         ("tables", divided_blocks::tables),
         ("products", divided_blocks::products),
@@ -84,6 +86,7 @@ fn trials(tested: Arc<BackendUnderTest>) -> Vec<Trial> {
         ("large_products", large_products::products),
         ("random_operands", random_operands::random_operands),
         ("conformance", within_blocks::across_buffers),
+        ("replayed", within_blocks::replayed_across_buffers),
     ];
     if tested.selector == "cpu" {
         return Vec::new();

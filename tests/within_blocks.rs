@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use backend_api::ComputeBackend;
 use backend_webgpu::WebGpuBackend;
-use conformance::{Arena, Case, Outcome, cases};
+use conformance::{Arena, Case, Failure, Outcome, cases};
 use suites::{Sample, Shard};
 
 use super::{BLOCK, BUFFER, text};
@@ -14,12 +15,16 @@ const EVERY: usize = 96;
 /// One in how many is run across buffers.
 const EVERY_ACROSS: usize = 288;
 
+/// One in how many is captured and replayed, in each of the two ways.
+const EVERY_REPLAYED: usize = 384;
+
 /// How many failing cases are listed.
 pub(super) const LISTED: usize = 20;
 
 /// The fewest cases that a whole sample runs, and the most of these that may be refused, as their operands or
 /// what is made of them are larger than [`BINDING`]: one in so many.
 const FEWEST: usize = 60;
+const FEWEST_REPLAYED: usize = 40;
 const REFUSED: usize = 10;
 
 /// The families that refuse cases, and what of them stays undivided. All others refuse none.
@@ -61,15 +66,30 @@ struct Tally {
 
 /// With every operand at the same byte of a block.
 pub(super) fn in_blocks(backend: &WebGpuBackend) -> Result<(), String> {
-    conformance(backend, Arena::new(backend, BLOCK).map_err(text)?, EVERY)
+    conformance(backend, Arena::new(backend, BLOCK).map_err(text)?, EVERY, Case::run_within)
 }
 
 /// With every operand where one buffer of a block ends and the next begins.
 pub(super) fn across_buffers(backend: &WebGpuBackend) -> Result<(), String> {
-    conformance(backend, Arena::around(backend, BLOCK, BUFFER).map_err(text)?, EVERY_ACROSS)
+    conformance(backend, Arena::around(backend, BLOCK, BUFFER).map_err(text)?, EVERY_ACROSS, Case::run_within)
 }
 
-fn conformance(backend: &WebGpuBackend, arena: Arena, every: usize) -> Result<(), String> {
+/// As in [`in_blocks`], captured and replayed with two sets of numbers.
+pub(super) fn replayed_in_blocks(backend: &WebGpuBackend) -> Result<(), String> {
+    conformance(backend, Arena::new(backend, BLOCK).map_err(text)?, EVERY_REPLAYED, Case::run_replayed_within)
+}
+
+/// As in [`across_buffers`], captured and replayed with two sets of numbers.
+pub(super) fn replayed_across_buffers(backend: &WebGpuBackend) -> Result<(), String> {
+    let arena = Arena::around(backend, BLOCK, BUFFER).map_err(text)?;
+    conformance(backend, arena, EVERY_REPLAYED, Case::run_replayed_within)
+}
+
+/// Runs a case with its operands in the arena.
+type RunWithin = fn(&Case, &dyn ComputeBackend, &Arena) -> Result<Outcome, Failure>;
+
+fn conformance(backend: &WebGpuBackend, arena: Arena, every: usize, run: RunWithin) -> Result<(), String> {
+    let fewest = if every == EVERY_REPLAYED { FEWEST_REPLAYED } else { FEWEST };
     let sample = Sample::nested(&backend.device_info().map_err(text)?, every)?;
     let filter = std::env::var("CASE").unwrap_or_default();
     let shard = Shard::from_environment()?;
@@ -80,7 +100,7 @@ fn conformance(backend: &WebGpuBackend, arena: Arena, every: usize) -> Result<()
     }
     let mut tally = Tally::default();
     for cases in families.values() {
-        tally.run(backend, &arena, cases, sample);
+        tally.run(backend, &arena, cases, sample, run);
     }
     arena.free(backend).map_err(text)?;
     let limited: usize = tally.limited.values().map(Vec::len).sum();
@@ -88,7 +108,7 @@ fn conformance(backend: &WebGpuBackend, arena: Arena, every: usize) -> Result<()
     for (family, refused) in &tally.limited {
         println!("  {} of {family}: {}", refused.len(), refused.join(", "));
     }
-    if filter.is_empty() && shard.is_all() && (tally.right < FEWEST || limited * REFUSED > tally.right) {
+    if filter.is_empty() && shard.is_all() && (tally.right < fewest || limited * REFUSED > tally.right) {
         tally.failures.push(format!("{} right and {limited} refused is too little", tally.right));
     }
     let divided = |family: &str| UNDIVIDED.iter().all(|&(undivided, _)| undivided != family);
@@ -108,9 +128,16 @@ fn conformance(backend: &WebGpuBackend, arena: Arena, every: usize) -> Result<()
 
 impl Tally {
     /// Runs the sample of the cases of a family, at least one that the device can compute.
-    fn run(&mut self, backend: &WebGpuBackend, arena: &Arena, cases: &[Case], sample: Sample) {
+    fn run(
+        &mut self,
+        backend: &WebGpuBackend,
+        arena: &Arena,
+        cases: &[Case],
+        sample: Sample,
+        run: RunWithin,
+    ) {
         sample.run(cases, |case| {
-            match case.run_within(backend, arena) {
+            match run(case, backend, arena) {
                 Ok(Outcome::Right) => self.right += 1,
                 // What needs f16 doesn't count where there is none.
                 Ok(Outcome::Refused) => return false,

@@ -118,6 +118,30 @@ class WGSLBackendTest(unittest.TestCase):
         for same in (right, right.tobytes(), memoryview(right)):
             self.assertTrue(self.axpy(self.backend.run_kernel, n=4, expected={1: same})["ok"])
 
+    def test_numbers_of_numpy(self):
+        # Their texts have their types.
+        class Number:
+            shape = ()
+
+            def __init__(self, value):
+                self.value = value
+
+            def tolist(self):
+                return self.value
+
+        bindings = [Buffer("f32", (4,), Number(2.0)), Buffer("f32", (4,), Number(1))]
+        params = {"n": Number(4), "alpha": Number(0.5)}
+        result = self.backend.run_kernel(AXPY, bindings, params=params, threads=(4,), expected={1: [2.0] * 4})
+        self.assertTrue(result["ok"], result)
+        code = AXPY.replace("alpha: f32", "alpha: vec2<f32>").replace("params.alpha", "params.alpha.y")
+        result = self.backend.run_kernel(
+            code, bindings, params={"n": True, "alpha": Number([3.0, 0.5])}, threads=(4,), expected={1: [2.0, 1, 1, 1]}
+        )
+        self.assertTrue(result["ok"], result)
+
+    def test_no_text(self):
+        self.assertFalse(WGSLBackend(timeout=20.0).validate_kernel(None)[0])
+
     def test_barriers_that_some_may_not_reach(self):
         code = AXPY.replace("if id.x <", "if id.y == 0u { workgroupBarrier(); }\n    if id.x <")
         self.assertFalse(self.backend.validate_kernel(code)[0])

@@ -170,7 +170,8 @@ class WGSLBackend:
             # The command ends by itself after its timeout.
             done = subprocess.run(
                 [self.command, *arguments, "--json"],
-                input=code,
+                # Without a text the command would read that of this process.
+                input=code or "",
                 capture_output=True,
                 encoding="utf-8",
                 timeout=self.timeout + 30,
@@ -212,6 +213,9 @@ def _kernel_arguments(entry_point, constants, allow_non_uniform):
 def _spec(buffer, path):
     shape = "x".join(str(size) for size in buffer.shape)
     content = buffer.content
+    # A number of NumPy's, which isn't Python's.
+    if getattr(content, "shape", None) == ():
+        content = content.tolist()
     if isinstance(content, (int, float)):
         content = repr(float(content))
     elif not isinstance(content, str):
@@ -233,8 +237,12 @@ def _elements(content, dtype):
 
 
 def _number(value):
+    # A number or an array of NumPy's, whose text may have its type.
+    value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, (list, tuple)):
         return ";".join(_number(element) for element in value)
+    if isinstance(value, bool):
+        return str(int(value))
     if isinstance(value, float) and not math.isfinite(value):
         return {math.inf: "inf", -math.inf: "-inf"}.get(value, "nan")
     return repr(value)

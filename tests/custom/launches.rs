@@ -199,6 +199,80 @@ pub(super) fn home(backend: &WebGpuBackend) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Bindings of exactly the least bytes are taken by the device too, captured as well, and a word less isn't.
+pub(super) fn least_bytes(backend: &WebGpuBackend) -> Result<(), Failed> {
+    // What a binding is, the bytes up to its elements and of each, and one of the words of its first element.
+    let kinds = [
+        ("array<u32>", "", 0, 4, "[0]"),
+        ("array<vec2<u32>>", "", 0, 8, "[0].y"),
+        ("array<vec3<u32>>", "", 0, 16, "[0].z"),
+        ("array<mat3x3<f32>>", "", 0, 48, "[0][2].z"),
+        ("S", "struct S { n: u32, last: array<u32> }", 4, 4, ".last[0]"),
+        ("S", "struct S { n: vec3<u32>, last: array<u32> }", 12, 4, ".last[0]"),
+        ("S", "struct S { n: vec4<u32>, last: array<vec3<u32>> }", 16, 16, ".last[0].y"),
+        ("S", "struct E { a: vec3<u32>, b: u32 } struct S { n: u32, last: array<E> }", 16, 16, ".last[0].b"),
+        (
+            "S",
+            "struct E { a: u32, b: array<u32, 3> } struct S { n: array<u32, 5>, last: array<E> }",
+            20,
+            16,
+            ".last[0].b[2]",
+        ),
+        (
+            "S",
+            "struct E { a: vec2<u32>, b: u32 } struct S { n: u32, m: u32, last: array<E> }",
+            8,
+            16,
+            ".last[0].b",
+        ),
+        ("array<atomic<u32>>", "", 0, 4, ""),
+        ("S", "struct S { n: u32, v: vec3<u32> }", 32, 0, ".v.z"),
+        ("vec3<u32>", "", 12, 0, ".z"),
+    ];
+    for (ty, structs, before, element, path) in kinds {
+        let is_atomic = ty.contains("atomic");
+        let access = if is_atomic { "read_write" } else { "read" };
+        let word = if is_atomic { "atomicLoad(&x[0])".to_owned() } else { format!("u32(x{path})") };
+        let length = match (element, ty) {
+            (0, _) => "1u",
+            (_, "S") => "arrayLength(&x.last)",
+            _ => "arrayLength(&x)",
+        };
+        let text = format!(
+            "{structs}
+            @group(0) @binding(0) var<storage, {access}> x: {ty};
+            @group(0) @binding(1) var<storage, read_write> y: array<u32, 2>;
+            @compute @workgroup_size(1) fn main() {{ y[0] = {word}; y[1] = {length}; }}"
+        );
+        let kernel = backend
+            .kernel(&KernelDesc::new("least", text))
+            .map_err(|error| format!("{ty} {structs}: {error:?}"))?;
+        let least = kernel.bindings()[0].min_bytes;
+        let what = format!("{ty} {structs}");
+        expect(&what, &least, &(before + element))?;
+        let [x, y] = [backend.alloc(least + element)?, backend.alloc(8)?];
+        backend.fill(x, DType::U32, (least + element) / 4, 0.0)?;
+        for (bytes, count) in [(least, 1), (least + element, 1 + u32::from(element > 0))] {
+            let view = backend.view(x, 0, bytes)?;
+            backend.fill(y, DType::U32, 2, 7.0)?;
+            backend.launch(&kernel, &[view, y], &[], [1, 1, 1])?;
+            expect(&what, &read::<u32>(backend, y, 2)?, &vec![0, count])?;
+            backend.fill(y, DType::U32, 2, 7.0)?;
+            let graph =
+                backend.capture_with(|backend| backend.launch(&kernel, &[view, y], &[], [1, 1, 1]))?;
+            backend.free(view)?;
+            backend.replay(graph)?;
+            expect(&what, &read::<u32>(backend, y, 2)?, &vec![0, count])?;
+            backend.free_graph(graph)?;
+        }
+        let short = backend.view(x, 0, least - 4)?;
+        let refused = kind(backend.launch(&kernel, &[short, y], &[], [1, 1, 1]));
+        expect(&what, &refused, &Some(ErrorKind::BufferTooSmall))?;
+        [short, x, y].into_iter().try_for_each(|ptr| backend.free(ptr))?;
+    }
+    Ok(still_works(backend)?)
+}
+
 pub(super) fn profile(backend: &WebGpuBackend) -> Result<(), Failed> {
     let text = "
         @group(0) @binding(0) var<storage, read> x: array<f32>;
@@ -238,6 +312,9 @@ pub(super) fn profile(backend: &WebGpuBackend) -> Result<(), Failed> {
     let comparison = profile.comparisons.first().ok_or("nothing was compared")?;
     expect("elements", &(comparison.elements, comparison.wrong, comparison.worst_index), &(4096, 1, 100))?;
     expect("the worst", &(comparison.expected, comparison.found), &(203.0, 200.0))?;
+    options.expected[0].bytes.pop();
+    let part = kind(backend.profile(&kernel, &[x, y], &[], [64, 1, 1], &options));
+    expect("a part of an element", &part, &Some(ErrorKind::Shape))?;
     options.expected[0].binding = 2;
     let missing = kind(backend.profile(&kernel, &[x, y], &[], [64, 1, 1], &options));
     expect("a binding that isn't there", &missing, &Some(ErrorKind::Shape))?;

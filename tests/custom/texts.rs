@@ -40,6 +40,25 @@ pub(super) fn all() -> Vec<Wrong> {
             "`p` is var<uniform>, which can't be written",
         ),
         (
+            "an array that is too large",
+            format!(
+                "{OUT}\n@group(0) @binding(1) var<storage, read> x: array<u32, 2000000000>;\n{MAIN} {{ out[0] = x[0]; }}"
+            ),
+            Limit,
+            3,
+            "exceeds limit of 2147483647 bytes",
+        ),
+        (
+            "a structure that is too large",
+            format!(
+                "{OUT}\nstruct S {{ a: array<u32, 500000000>,\n b: array<u32, 500000000> }}\n\
+                 @group(0) @binding(1) var<storage, read> x: S;\n{MAIN} {{ out[0] = x.a[0]; }}"
+            ),
+            Wgsl,
+            3,
+            "type is too large",
+        ),
+        (
             "a recursion",
             format!("{OUT}fn f(n: u32) -> u32 {{\nreturn f(n);\n}}\n{MAIN} {{\nout[0] = f(1u); }}"),
             Wgsl,
@@ -337,9 +356,9 @@ pub(super) fn all() -> Vec<Wrong> {
         (
             "a large constant array",
             format!("{OUT}var<private> a: array<u32, 4294967295>;\n{MAIN} {{ out[0] = a[i]; }}"),
-            Wgsl,
-            0,
-            "",
+            Limit,
+            2,
+            "exceeds limit of 2147483647 bytes",
         ),
     ]
 }

@@ -251,7 +251,9 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
     /// Reads from the start of `src` into all of `dst`, waiting for the work before it.
     fn copy_dtoh(&self, dst: &mut [u8], src: u64) -> BackendResult<()>;
 
-    /// [`copy_dtoh`](Self::copy_dtoh) that waits without blocking. Cancelling it leaves `dst` as it was.
+    /// [`copy_dtoh`](Self::copy_dtoh) that waits without blocking. It reads what is there when it is first polled, or
+    /// once a device that is far behind has caught up, whatever calls follow until it is ready. Cancelling it leaves `dst` as it
+    /// was. A backend may read more than 256 MiB in parts, each of them when those before are in `dst`.
     fn copy_dtoh_async<'a>(&'a self, dst: &'a mut [u8], src: u64) -> BackendFuture<'a, ()> {
         Box::pin(async move { self.copy_dtoh(dst, src) })
     }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use backend_api::{
     BackendError, BackendFuture, BackendResult, Capabilities, Command, ComputeBackend, DType, DeviceInfo,
-    MemoryStats, Operation, forward,
+    ErrorKind, MemoryStats, Operation, forward,
 };
 use parking_lot::Mutex;
 
@@ -117,16 +117,21 @@ impl ComputeBackend for VerifyBackend {
             return Ok(());
         }
         let lost = std::mem::take(self.mirror.get_mut());
+        // One that is open may have been opened by an earlier call, which failed with the other.
+        let unless_gone = |freed: BackendResult<()>| match freed {
+            Err(error) if error.kind() == ErrorKind::InvalidHandle => Ok(()),
+            freed => freed,
+        };
         for (&ptr, twin) in &lost.twins {
             if was_open[0] {
-                self.first.free(ptr)?;
+                unless_gone(self.first.free(ptr))?;
             }
             if was_open[1] {
-                self.second.free(twin.ptr)?;
+                unless_gone(self.second.free(twin.ptr))?;
             }
         }
         for &graph in lost.graphs.keys().filter(|_| was_open[0]) {
-            self.first.free_graph(graph)?;
+            unless_gone(self.first.free_graph(graph))?;
         }
         Ok(())
     }
@@ -218,12 +223,13 @@ impl ComputeBackend for VerifyBackend {
     fn copy_dtoh_async<'a>(&'a self, dst: &'a mut [u8], src: u64) -> BackendFuture<'a, ()> {
         let op = "copy_dtoh_async";
         Box::pin(async move {
-            let mut other = vec![0; dst.len()];
+            // One of the two may be ready when the other one is cancelled.
+            let [mut own, mut other] = [(); 2].map(|()| vec![0; dst.len()]);
             let (first, second) = {
                 let mut reads = {
                     let mut mirror = self.mirror.lock();
                     self.fall_in(&mut mirror)?;
-                    let first = self.first.copy_dtoh_async(dst, src);
+                    let first = self.first.copy_dtoh_async(&mut own, src);
                     let mut reads =
                         Both::of(first, self.second.copy_dtoh_async(&mut other, mirror.twin(src)));
                     // Both begin before another thread's call changes memory. They are polled again below, where they
@@ -240,6 +246,7 @@ impl ComputeBackend for VerifyBackend {
             }
             let call = || format!("{} bytes of {src:#x}", other.len());
             self.agree(op, call, first, second)?;
+            dst.copy_from_slice(&own);
             let compared = self.compare_reads(op, call, [dst, &other]);
             if compared.is_err() {
                 self.mirror.lock().is_out_of_step = true;

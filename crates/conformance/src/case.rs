@@ -103,6 +103,19 @@ impl Case {
         self.finish(backend, self.execute_replayed(device))
     }
 
+    /// [`run_replayed`](Self::run_replayed) with operands inside of `arena`.
+    ///
+    /// # Errors
+    /// What is wrong, in one line.
+    pub fn run_replayed_within(
+        &self,
+        backend: &dyn ComputeBackend,
+        arena: &Arena,
+    ) -> Result<Outcome, Failure> {
+        let device = Device { backend, wait: Wait::Blocking, arena: Some(arena) };
+        self.finish(backend, self.execute_replayed(device))
+    }
+
     async fn execute_replayed(&self, device: Device<'_>) -> Result<Outcome, Failure> {
         let Body::Call(build) = &self.body else { return self.execute(device).await };
         let mut rng = Rng::from_name(&self.path());

@@ -55,6 +55,9 @@ pub(crate) enum Command {
         /// How many elements of each output to print
         #[arg(long, default_value_t = 8, value_name = "COUNT")]
         show: usize,
+        /// Write what a buffer holds after the launch, as raw numbers; INDEX counts --bind from 0; may be repeated
+        #[arg(long, value_name = "INDEX=FILE", value_parser = indexed)]
+        save: Vec<(usize, PathBuf)>,
     },
     /// Measure how long a kernel takes
     Profile {
@@ -113,9 +116,6 @@ pub(crate) struct Launch {
     /// The largest relative error of --expect
     #[arg(long, default_value_t = 1e-3, value_parser = bound, allow_negative_numbers = true)]
     pub(crate) rtol: f64,
-    /// Write what a buffer holds after one launch, as raw numbers; INDEX counts --bind from 0; may be repeated
-    #[arg(long, value_name = "INDEX=FILE", value_parser = indexed)]
-    pub(crate) save: Vec<(usize, PathBuf)>,
     /// Seed of random contents
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
@@ -150,10 +150,10 @@ pub(crate) struct Options {
     #[arg(long, default_value = "5", value_parser = seconds, value_name = "SECONDS", allow_negative_numbers = true)]
     pub(crate) max_time: Duration,
     /// Bytes that a launch reads and writes, for GB/s
-    #[arg(long)]
+    #[arg(long, value_parser = count, allow_negative_numbers = true)]
     pub(crate) bytes: Option<f64>,
     /// Floating-point operations of a launch, for GFLOP/s
-    #[arg(long)]
+    #[arg(long, value_parser = count, allow_negative_numbers = true)]
     pub(crate) flops: Option<f64>,
 }
 
@@ -209,6 +209,11 @@ fn indexed(text: &str) -> Result<(usize, PathBuf), String> {
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
     Duration::try_from_secs_f64(seconds).map_err(|_| "no time of 0 seconds or more".to_owned())
+}
+
+fn count(text: &str) -> Result<f64, String> {
+    let count: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+    if count >= 0.0 && count.is_finite() { Ok(count) } else { Err("no count of 0 or more".to_owned()) }
 }
 
 fn bound(text: &str) -> Result<f64, String> {

@@ -1,6 +1,6 @@
 //! What can go wrong, as text with the source line and as JSON, and the exit code that says it.
 
-use std::io::IsTerminal as _;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use backend_api::{BackendError, Diagnostic, DiagnosticKind, SourcePlace};
@@ -94,14 +94,13 @@ impl Failure {
         text
     }
 
-    /// Tells what went wrong, as JSON to the standard output if that is asked for; the exit code.
+    /// Tells what went wrong, as JSON to the standard output if that is asked for; the exit code, which is the same where
+    /// nobody reads what is told.
     pub(crate) fn report(&self, as_json: bool) -> ExitCode {
-        if as_json {
-            println!("{:#}", self.json());
-        } else if let Self::Refused { said, desc } = self {
-            show(said, desc, Shown::error());
-        } else {
-            eprintln!("kernel-lab: {}", self.chain());
+        match self {
+            _ if as_json && writeln!(io::stdout(), "{:#}", self.json()).is_ok() => {}
+            Self::Refused { said, desc } if !as_json => show(said, desc, Shown::error()),
+            _ => say(&format!("kernel-lab: {}", self.chain())),
         }
         ExitCode::from(self.code_and_kind().0)
     }
@@ -143,6 +142,11 @@ fn show(said: &Diagnostic, desc: &KernelDesc, shown: Shown<()>) {
     let file = SimpleFile::new(&desc.name, &desc.wgsl);
     let mut stream = StandardStream::stderr(colour);
     if emit_to_write_style(&mut stream, &term::Config::default(), &file, &shown).is_err() {
-        eprintln!("{}: {said}", desc.name);
+        say(&format!("{}: {said}", desc.name));
     }
+}
+
+/// Writes a line to the standard error, if somebody reads it: unlike `eprintln`, which panics then.
+fn say(line: &str) {
+    _ = writeln!(io::stderr(), "{line}");
 }

@@ -107,7 +107,7 @@ fn run(args: &Args) -> Result<Output, Failure> {
             json["ok"] = json!(true);
             Ok(Output { text, json, code: ExitCode::SUCCESS })
         }
-        Command::Run { launch, show, .. } => work::run(launch, *show),
+        Command::Run { launch, show, save } => work::run(launch, *show, save),
         Command::Profile { launch, options, .. } => work::profile(launch, options),
     }
 }

@@ -1,5 +1,6 @@
 //! `run` and `profile`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -26,7 +27,10 @@ struct Ready {
 }
 
 /// Launches once and shows what was written.
-pub(crate) fn run(launch: &Launch, show: usize) -> Result<Output, Failure> {
+pub(crate) fn run(launch: &Launch, show: usize, files: &[(usize, PathBuf)]) -> Result<Output, Failure> {
+    for (index, _) in files {
+        binding(launch, *index)?;
+    }
     let ready = prepare(launch)?;
     let Ready { backend, kernel, handles, params, grid, expected, bar } = &ready;
     step(bar, "running");
@@ -35,7 +39,7 @@ pub(crate) fn run(launch: &Launch, show: usize) -> Result<Output, Failure> {
     backend.launch(kernel, handles, params, *grid)?;
     backend.synchronize()?;
     let seconds = start.elapsed().as_secs_f64();
-    save(&ready, launch)?;
+    save(&ready, launch, files)?;
     let comparisons = backend.compare_bindings(handles, expected)?;
     let mut text = String::new();
     let mut outputs = Vec::new();
@@ -183,7 +187,7 @@ fn check_bindings(launch: &Launch, kernel: &Kernel, desc: &KernelDesc, max: usiz
 }
 
 fn expected(launch: &Launch) -> Result<Vec<Expected>, Failure> {
-    let read = |(index, path): &(usize, std::path::PathBuf)| {
+    let read = |(index, path): &(usize, PathBuf)| {
         let operand = binding(launch, *index)?;
         let bytes = std::fs::read(path)
             .map_err(|error| Failure::usage(format!("can't read {}: {error}", path.display())))?;
@@ -195,9 +199,6 @@ fn expected(launch: &Launch) -> Result<Vec<Expected>, Failure> {
         }
         Ok(Expected::new(*index, operand.dtype, bytes).within(launch.atol, launch.rtol))
     };
-    for (index, _) in &launch.save {
-        binding(launch, *index)?;
-    }
     launch.expect.iter().map(read).collect()
 }
 
@@ -209,8 +210,8 @@ fn binding(launch: &Launch, index: usize) -> Result<&operand::Operand, Failure> 
 }
 
 /// Writes what was asked for to files.
-fn save(ready: &Ready, launch: &Launch) -> Result<(), Failure> {
-    for (index, path) in &launch.save {
+fn save(ready: &Ready, launch: &Launch, files: &[(usize, PathBuf)]) -> Result<(), Failure> {
+    for (index, path) in files {
         let operand = binding(launch, *index)?;
         let mut bytes = vec![0; operand.byte_len()];
         ready.backend.copy_dtoh(&mut bytes, ready.handles[*index])?;

@@ -269,10 +269,58 @@ fn mistakes_of_the_caller_are_of_their_kinds() {
     json(&launch("run", &["--grid", "1", "--bind", "f32:4:one"]), 2, "usage", "none of zeros, ones");
     json(&launch("run", &["--grid", "1", "--atol", "nan"]), 2, "usage", "no bound of 0 or more");
     json(&launch("profile", &["--grid", "1", "--warm-up", "-1"]), 2, "usage", "no time of 0 seconds or more");
+    // After many launches there is nothing to save.
+    json(&launch("profile", &["--grid", "1", "--save", "1=/tmp/y"]), 2, "usage", "--save");
+    for count in ["nan", "inf", "-1"] {
+        let arguments = ["--grid", "1", "--bytes", count];
+        json(&launch("profile", &arguments), 2, "usage", "no count of 0 or more");
+    }
     json(&["validate", "-", "--const", "SIZE"], 2, "usage", "NAME=VALUE");
     json(&["specs", "--nothing"], 2, "usage", "--nothing");
     // Help isn't an error.
     expect(&lab(&["run", "--help", "--json"], ""), 0, &["--bind"]);
+}
+
+/// Exit codes are the same where nobody reads what is told, as in a pipe that is closed.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_stream_that_takes_nothing_is_no_panic() {
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let run = |arguments: &[&str], is_error: bool| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_kernel-lab"));
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let full = full();
+        let output = if is_error { command.stderr(full) } else { command.stdout(full) }.output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for json in [&[][..], &["--json"]] {
+        let (code, said) = run(&[&["specs", "--list"], json].concat(), false);
+        assert!(
+            code == Some(2) && said.contains("can't print") && !said.contains("panicked"),
+            "{code:?} {said}"
+        );
+    }
+    // The text is empty, which has no entry point.
+    assert_eq!(run(&["validate", "-"], true).0, Some(1));
+    assert_eq!(run(&["validate", "/no/such/file.wgsl"], true).0, Some(2));
+}
+
+/// Whoever ends the command, as a caller that has lost its patience does, has ended what it began.
+#[cfg(unix)]
+#[test]
+fn the_work_ends_with_the_command() {
+    use std::io::Read as _;
+    let mut child = start(&["validate", "-"]);
+    let (text, mut said) = (child.stdin.take(), child.stdout.take().unwrap());
+    // Time to start the process that waits for the text.
+    std::thread::sleep(Duration::from_secs(1));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let start = Instant::now();
+    // The end comes when no process can write any more.
+    said.read_to_end(&mut Vec::new()).unwrap();
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+    drop(text);
 }
 
 /// Only where a binding's limit is small enough for a buffer beyond it.

@@ -1,6 +1,7 @@
 //! Errors that are planted in the CPU's operations must be found, and told as they are.
 
 mod beside;
+mod lost;
 mod planted;
 
 use std::path::Path;
@@ -48,7 +49,7 @@ fn main() {
     let found = CALLS
         .iter()
         .map(|&(name, call)| Trial::test(format!("element_of_{name}"), move || element_is_named(name, call)));
-    let others: [(&str, Check); 9] = [
+    let others: [(&str, Check); 11] = [
         ("agreement", cases_agree),
         ("a_refusal_of_one", refusals_of_one_are_told),
         ("in_a_replay", found_in_a_replay),
@@ -56,6 +57,8 @@ fn main() {
         ("a_stray_write", stray_write_is_found_by_a_read),
         ("a_stray_write_and_an_operation", stray_write_is_told_once),
         ("a_read_beside_a_thread", reads_begin_together),
+        ("a_cancelled_read", lost::a_cancelled_read_leaves_its_destination),
+        ("a_loss", lost::lost_ones_are_opened_again),
         ("bad_arguments", bad_arguments_are_errors_of_both),
         ("handles", handles_are_accounted_for),
     ];

@@ -10,7 +10,12 @@ use super::Context;
 use crate::device::Witness;
 use crate::memory::{Block, DeviceSlice, Piece};
 use crate::recorder::{Deadline, Mapped, Signal, Then, Ticket};
+use crate::sync::bound;
 use crate::transfer::Readback;
+
+/// Pieces of an asynchronous read that begin at once. Other calls may write the memory while it waits, and it may be
+/// cancelled: a read of so many pieces has what was there when it began, and leaves all of its destination as it was or none.
+const AT_ONCE: usize = bound(16, 2);
 
 /// Bytes of a device copy start and end at multiples of this.
 const WORD: usize = wgpu::COPY_BUFFER_ALIGNMENT as usize;
@@ -43,19 +48,26 @@ pub(crate) async fn copy_dtoh_async(ctx: &Context, dst: &mut [u8], src: u64) -> 
     };
     ctx.wait_for_backlog_async().await?;
     let mut pieces = Pieces::new(ctx, &slice, dst);
-    while let Some((read, piece)) = {
-        let _guard = ctx.gl_lock.lock();
-        pieces.next()?
-    } {
-        let mapped = read.mapped.wait(&ctx.submitter, &ctx.gl_lock).await?;
-        if mapped.is_err() {
-            ctx.gpu.health.settle(&ctx.gpu.device).await?;
+    loop {
+        let begun = {
+            let _guard = ctx.gl_lock.lock();
+            pieces.begin_at_once()?
+        };
+        if begun.is_empty() {
+            return Ok(());
+        }
+        let mut arrived = Vec::with_capacity(begun.len());
+        for (read, dst) in begun {
+            let mapped = read.mapped.wait(&ctx.submitter, &ctx.gl_lock).await?;
+            if mapped.is_err() {
+                ctx.gpu.health.settle(&ctx.gpu.device).await?;
+            }
+            arrived.push((read, mapped, dst));
         }
         let _guard = ctx.gl_lock.lock();
         ctx.recorder.lock().retire();
-        read.finish(ctx, op, mapped, witness, piece)?;
+        arrived.into_iter().try_for_each(|(read, mapped, dst)| read.finish(ctx, op, mapped, witness, dst))?;
     }
-    Ok(())
 }
 
 /// Blocks for the first bytes of a buffer that is not in the handle table.
@@ -70,13 +82,15 @@ pub(crate) fn read_buffer(
     Read::begin(ctx, &block.piece(0, dst.len()))?.block(ctx, &deadline, witness, dst)
 }
 
-/// The pieces of a read-back, in order. While one is copied out, the next is on its way, if there is memory
-/// for both.
+/// The pieces of a read-back, in order.
 struct Pieces<'a> {
     ctx: &'a Context,
     rest: Peekable<Destinations<'a>>,
-    ahead: Option<Read>,
+    ahead: Option<Begun<'a>>,
 }
+
+/// A piece on its way, and where it belongs.
+type Begun<'a> = (Read, &'a mut [u8]);
 
 impl<'a> Pieces<'a> {
     fn new(ctx: &'a Context, slice: &'a DeviceSlice, dst: &'a mut [u8]) -> Self {
@@ -85,24 +99,38 @@ impl<'a> Pieces<'a> {
         Self { ctx, rest: rest.peekable(), ahead: None }
     }
 
-    /// The next piece and where it belongs.
-    fn next(&mut self) -> BackendResult<Option<(Read, &'a mut [u8])>> {
-        let read = match self.ahead.take() {
-            Some(read) => Some(read),
-            None => self.begin()?,
+    /// The next piece. While it is copied out, the one behind it is on its way, if there is memory for both.
+    fn next(&mut self) -> BackendResult<Option<Begun<'a>>> {
+        let Some(begun) = self.ahead.take().map_or_else(|| self.begin(), |begun| Ok(Some(begun)))? else {
+            return Ok(None);
         };
-        let (Some(read), Some((_, dst))) = (read, self.rest.next()) else { return Ok(None) };
-        self.ahead = match self.begin() {
-            Err(BackendError::OutOfMemory { .. }) => None,
-            begun => begun?,
-        };
-        Ok(Some((read, dst)))
+        self.ahead = self.begin_if_there_is_memory()?;
+        Ok(Some(begun))
+    }
+
+    /// The next [`AT_ONCE`] pieces, or as many as there is memory for.
+    fn begin_at_once(&mut self) -> BackendResult<Vec<Begun<'a>>> {
+        let mut begun: Vec<_> = self.begin()?.into_iter().collect();
+        while (1..AT_ONCE).contains(&begun.len())
+            && let Some(more) = self.begin_if_there_is_memory()?
+        {
+            begun.push(more);
+        }
+        Ok(begun)
+    }
+
+    fn begin_if_there_is_memory(&mut self) -> BackendResult<Option<Begun<'a>>> {
+        match self.begin() {
+            Err(BackendError::OutOfMemory { .. }) => Ok(None),
+            begun => begun,
+        }
     }
 
     /// Begins what is first of the rest.
-    fn begin(&mut self) -> BackendResult<Option<Read>> {
+    fn begin(&mut self) -> BackendResult<Option<Begun<'a>>> {
         let Some((from, _)) = self.rest.peek() else { return Ok(None) };
-        Read::begin(self.ctx, from).map(Some)
+        let read = Read::begin(self.ctx, from)?;
+        Ok(self.rest.next().map(|(_, dst)| (read, dst)))
     }
 }
 

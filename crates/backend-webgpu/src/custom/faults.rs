@@ -4,6 +4,7 @@ use std::error::Error;
 
 use backend_api::{Diagnostic, DiagnosticKind, SourcePlace};
 use naga::front::wgsl::ParseError;
+use naga::proc::LayoutError;
 use naga::valid::{EntryPointError, FunctionError, ValidationError};
 use naga::{Block, Function, Handle, Module, Span, Statement, SwitchValue, Type, TypeInner, WithSpan};
 
@@ -40,7 +41,13 @@ pub(super) fn validation_error(
 ) -> Diagnostic {
     let mut causes = causes(error.as_inner());
     let reason = causes.pop().unwrap_or_default();
-    let mut said = Diagnostic::new(reason).of_kind(DiagnosticKind::Wgsl);
+    let mut said = match error.as_inner() {
+        // Without the number by which naga knows the type.
+        ValidationError::Layouter(layout) => {
+            Diagnostic::new(layout.inner.to_string()).of_kind(DiagnosticKind::Limit)
+        }
+        _ => Diagnostic::new(reason).of_kind(DiagnosticKind::Wgsl),
+    };
     // Where a value is made may be far from the statement that can't take it.
     let span = module.and_then(|module| statement_at_fault(module, error.as_inner()));
     said.place = span.and_then(|span| place(text, span)).map(Box::new);
@@ -62,7 +69,8 @@ pub(super) fn validation_error(
     if said.place.is_none() {
         said.place = match error.as_inner() {
             ValidationError::EntryPoint { name, .. } => function(text, name),
-            ValidationError::Type { handle, .. } => {
+            ValidationError::Type { handle, .. }
+            | ValidationError::Layouter(LayoutError { ty: handle, .. }) => {
                 module.and_then(|module| first_of_type(module, *handle)).and_then(|span| place(text, span))
             }
             _ => None,

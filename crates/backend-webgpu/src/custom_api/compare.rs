@@ -43,10 +43,12 @@ impl Expected {
             // A NaN or an infinity on one side only is as wrong as can be.
             let abs = if abs.is_nan() { f64::INFINITY } else { abs };
             let rel = if abs == 0.0 { 0.0 } else { abs / expected.abs() };
+            let rel = if rel.is_nan() { f64::INFINITY } else { rel };
             let allowed = self.atol + self.rtol * expected.abs();
-            let is_wrong = abs > allowed || (abs.is_infinite() && !agrees);
+            // A bound that is no number allows nothing.
+            let is_right = agrees || (abs.is_finite() && abs <= allowed);
             comparison.elements += 1;
-            comparison.wrong += usize::from(is_wrong);
+            comparison.wrong += usize::from(!is_right);
             if abs > comparison.max_abs_error || comparison.elements == 1 {
                 comparison.max_abs_error = abs;
                 comparison.worst_index = index;
@@ -135,5 +137,21 @@ mod tests {
             }
         }
         assert!(compare(&[], &[], 0.0, 0.0).is_right());
+        // Relative to what is no finite number, an error is as large as can be.
+        for [expected, found] in [[f32::NAN, 1.0], [f32::INFINITY, 1.0], [1.0, f32::NAN], [0.0, 1.0]] {
+            assert_eq!(
+                compare(&[expected], &[found], 0.0, 0.0).max_rel_error,
+                f64::INFINITY,
+                "{expected} {found}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_bound_that_is_no_number_allows_nothing() {
+        for [atol, rtol] in [[f64::NAN, 0.0], [0.0, f64::NAN], [-1.0, 0.0]] {
+            let comparison = compare(&[1.0, 2.0], &[1.0, 2.5], atol, rtol);
+            assert_eq!((comparison.wrong, comparison.worst_index), (1, 1), "{atol} {rtol}");
+        }
     }
 }

@@ -145,8 +145,8 @@ impl WebGpuBackend {
     /// Compares bindings with what they should hold, as [`profile`](Self::profile) does after its first launch.
     ///
     /// # Errors
-    /// [`Shape`](BackendError::Shape) for a binding that isn't among `bindings`, and what
-    /// [`copy_dtoh`](backend_api::ComputeBackend::copy_dtoh) returns.
+    /// [`Shape`](BackendError::Shape) for a binding that isn't among `bindings` and for bytes that aren't whole elements, and
+    /// what [`copy_dtoh`](backend_api::ComputeBackend::copy_dtoh) returns.
     pub fn compare_bindings(
         &self,
         bindings: &[u64],
@@ -157,6 +157,11 @@ impl WebGpuBackend {
             let out_of_range =
                 BackendError::Shape { op: "compare_bindings", what, expected: max, got: expected.binding };
             let &ptr = bindings.get(expected.binding).ok_or(out_of_range)?;
+            let (item, got) = (expected.dtype.size(), expected.bytes.len());
+            if !got.is_multiple_of(item) {
+                let (what, expected) = ("bytes of an expectation", Bound::MultipleOf(item));
+                return Err(BackendError::Shape { op: "compare_bindings", what, expected, got });
+            }
             let mut found = vec![0; expected.bytes.len()];
             self.copy_dtoh(&mut found, ptr)?;
             Ok(expected.compare(&found))
