@@ -8,6 +8,8 @@ mod endless;
 mod forced;
 #[path = "custom/launches.rs"]
 mod launches;
+#[path = "custom/messages.rs"]
+mod messages;
 #[path = "custom/results.rs"]
 mod results;
 #[path = "custom/texts.rs"]

@@ -157,6 +157,29 @@ class WGSLBackendTest(unittest.TestCase):
         result = self.axpy(self.backend.run_kernel, grid=(0,))
         self.assertEqual((result["ok"], result["error"]["kind"]), (False, "usage"))
 
+    def test_sizes(self):
+        for shape in (4, (4,), [2, 2]):
+            bindings = [Buffer("f32", 4, "iota"), Buffer("f32", shape, 1.0, output=True)]
+            for launch in ({"threads": 4}, {"grid": 1}, {"grid": [1]}):
+                result = self.backend.run_kernel(AXPY, bindings, params={"n": 4, "alpha": 0.5}, **launch)
+                self.assertEqual(struct.unpack("=4f", result["outputs"][1]), (1.0, 1.5, 2.0, 2.5))
+        for sizes in (1.5, (2, 0.5), None):
+            with self.assertRaisesRegex(TypeError, "shape is .*: it has to be an integer or a sequence"):
+                Buffer("f32", sizes)
+        with self.assertRaisesRegex(TypeError, "grid is 1.5"):
+            self.backend.run_kernel(AXPY, [], grid=1.5)
+
+    def test_keys_of_references(self):
+        for key in ("y", 2, -1):
+            with self.assertRaisesRegex(ValueError, "keys are indices in bindings, of which there are 2"):
+                self.axpy(self.backend.run_kernel, n=4, expected={key: [0.0] * 4})
+        with self.assertRaisesRegex(TypeError, "has to be a dict"):
+            self.axpy(self.backend.run_kernel, n=4, expected=[[0.0] * 4])
+
+    def test_no_answer_is_no_refusal(self):
+        with self.assertRaisesRegex(TimeoutError, "no end within 0"):
+            WGSLBackend(timeout=0).validate_kernel(AXPY)
+
     def test_an_endless_kernel_ends(self):
         # Hanging a GPU on purpose isn't for a test.
         if self.backend.get_device_specs()["kind"] != "SoftwareAdapter":

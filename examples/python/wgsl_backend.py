@@ -19,6 +19,7 @@ or in target/ of the repository that this file lies in.
 import array
 import json
 import math
+import operator
 import os
 import pathlib
 import shutil
@@ -47,7 +48,7 @@ class KernelLabError(RuntimeError):
 class Buffer:
     """A buffer of a launch.
 
-    `dtype` is "f32", "f16", "i32" or "u32". `content` is "zeros", "ones", "iota", "random", "normal", a number for all
+    `dtype` is "f32", "f16", "i32" or "u32", `shape` a sequence of sizes or one size. `content` is "zeros", "ones", "iota", "random", "normal", a number for all
     elements, or the elements: bytes in the machine's order, anything with a buffer of this type, such as a NumPy array
     (`x.astype(numpy.float32)`; its default is float64), or a sequence of numbers (not of f16).
     """
@@ -56,6 +57,9 @@ class Buffer:
     shape: tuple
     content: object = "zeros"
     output: bool = False
+
+    def __post_init__(self):
+        self.shape = _sizes("shape", self.shape)
 
 
 class WGSLBackend:
@@ -82,15 +86,17 @@ class WGSLBackend:
     def validate_kernel(self, code, entry_point=None, constants=None, allow_non_uniform=False) -> tuple:
         """Compiles a kernel for the device: whether it is right, and the bindings or what is wrong with the line.
 
-        A kernel over which the driver crashes or takes longer than the timeout is wrong too. `allow_non_uniform` takes
-        barriers that some invocations may not reach. Raises KernelLabError where there is no such device, and for
-        arguments that the command can't use: that isn't the kernel's fault."""
+        A kernel over which the driver crashes is wrong too. `allow_non_uniform` takes barriers that some invocations may
+        not reach. Raises KernelLabError where there is no such device, and for arguments that the command can't use, and
+        TimeoutError where there is no answer within the timeout: neither is said to be the kernel's fault."""
         arguments = ["validate", "-", "--device", self.device, "--timeout", str(self.timeout)]
         result = self._run([*arguments, *_kernel_arguments(entry_point, constants, allow_non_uniform)], code)
         if not result["ok"]:
             error = result["error"]
             if error["kind"] in ("no_device", "usage"):
                 raise KernelLabError(error["reason"])
+            if error["kind"] == "timeout":
+                raise TimeoutError(error["reason"])
             return False, error.get("text") or error["reason"]
         bindings = ", ".join(f"{b['name']}: {b['access']} {b['type']}" for b in result["bindings"])
         return True, f"`{result['entry_point']}` is right; bindings: {bindings}"
@@ -107,9 +113,9 @@ class WGSLBackend:
         """Measures a launch.
 
         `bindings` are Buffers in the kernel's order, by group and binding. The launch takes `params` (a dict by field
-        name, or bytes), `grid` in workgroups or `threads` in invocations, `expected` (all elements of buffers after the
-        first launch, by index in `bindings`, within `atol + rtol * |expected|`), `entry_point`, `constants` and
-        `allow_non_uniform`. `bytes` and `flops` are counts of a launch, for "gb_per_s" and "gflop_per_s". `warm_up` and
+        name, or bytes), `grid` in workgroups or `threads` in invocations (a number, or up to three), `expected` (a dict of
+        all elements of buffers after the first launch, by index in `bindings`, within `atol + rtol * |expected|`, which
+        are 1e-5 and 1e-3 unless given), `entry_point`, `constants` and `allow_non_uniform`. `bytes` and `flops` are counts of a launch, for "gb_per_s" and "gflop_per_s". `warm_up` and
         `max_time`, of which the first isn't measured, are seconds.
 
         The result has "ok", and where that is false an "error" with its "kind" and "reason". A kernel that is refused
@@ -148,7 +154,7 @@ class WGSLBackend:
                 if what == "run" and buffer.output:
                     saved[index] = folder / f"{index}.out"
                     arguments += ["--save", f"{index}={saved[index]}"]
-            for index, content in (expected or {}).items():
+            for index, content in _by_index(expected, len(bindings)).items():
                 path = folder / f"{index}.expected"
                 path.write_bytes(_elements(content, bindings[index].dtype))
                 arguments += ["--expect", f"{index}={path}", "--atol", str(atol), "--rtol", str(rtol)]
@@ -158,7 +164,7 @@ class WGSLBackend:
                 (folder / "params").write_bytes(params)
                 arguments += ["--params", f"@{folder / 'params'}"]
             for name, sizes in (("--grid", grid), ("--threads", threads)):
-                arguments += [] if sizes is None else [name, ",".join(str(size) for size in sizes)]
+                arguments += [] if sizes is None else [name, ",".join(map(str, _sizes(name[2:], sizes)))]
             result = self._run(arguments, code)
             # A mismatch is an error of a kernel that ran.
             if what == "run" and "outputs" in result:
@@ -208,6 +214,27 @@ def _kernel_arguments(entry_point, constants, allow_non_uniform):
     for name, value in (constants or {}).items():
         arguments += ["--const", f"{name}={float(value)}"]
     return arguments
+
+
+def _sizes(name, sizes):
+    # NumPy's integers have an index too, and its arrays of sizes are iterable.
+    try:
+        return (operator.index(sizes),)
+    except TypeError:
+        pass
+    try:
+        return tuple(operator.index(size) for size in sizes)
+    except TypeError:
+        raise TypeError(f"{name} is {sizes!r}: it has to be an integer or a sequence of them") from None
+
+
+def _by_index(expected, count):
+    if expected is not None and not isinstance(expected, dict):
+        raise TypeError(f"expected is {type(expected).__name__}: it has to be a dict from a buffer's index to its elements")
+    for index in expected or {}:
+        if index not in range(count):
+            raise ValueError(f"expected has {index!r}: its keys are indices in bindings, of which there are {count}")
+    return expected or {}
 
 
 def _spec(buffer, path):

@@ -38,6 +38,7 @@ pub(super) fn texts(backend: &WebGpuBackend) -> Result<(), Failed> {
 }
 
 pub(super) fn without_a_device() -> Result<(), Failed> {
+    super::messages::told()?;
     let mut failures = Vec::new();
     for (name, wgsl, kind, line, part) in all() {
         let checked = match validate(&wgsl) {

@@ -83,7 +83,8 @@ fn run(args: &Args) -> Result<Output, Failure> {
         }
         Command::Specs { device, .. } => {
             let specs = open(device)?.device_specs()?;
-            let json = serde_json::to_value(&specs).map_err(|error| Failure::Usage(error.into()))?;
+            let mut json = serde_json::to_value(&specs).map_err(|error| Failure::Usage(error.into()))?;
+            json["ok"] = json!(true);
             Ok(Output { text: report::specs(&specs), json, code: ExitCode::SUCCESS })
         }
         Command::Validate { source, device, .. } => {

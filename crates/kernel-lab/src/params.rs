@@ -50,8 +50,9 @@ fn complete(bytes: Vec<u8>, from: &str, info: Option<&ParamsInfo>) -> Result<Vec
 
 /// The type of a field's numbers.
 fn scalar(field: &ParamField) -> Result<DType, String> {
-    // The type of a vector's elements is in its brackets.
-    dtype(field.ty.trim_end_matches('>').rsplit(['<', ' ']).next().unwrap_or_default())
+    // That of a vector's, a matrix's or an array's elements is in the innermost brackets.
+    let inner = field.ty.rsplit('<').next().unwrap_or_default();
+    dtype(inner.split([',', '>']).next().unwrap_or_default())
 }
 
 fn named(items: &[&str], info: &ParamsInfo) -> Result<Vec<u8>, String> {
@@ -68,10 +69,15 @@ fn named(items: &[&str], info: &ParamsInfo) -> Result<Vec<u8>, String> {
         }
         let mut numbers = Vec::new();
         for value in values.split(';') {
-            push(&mut numbers, dtype, checked(value, dtype)?);
+            let number = checked(value, dtype).map_err(|error| format!("{name}: {error}"))?;
+            push(&mut numbers, dtype, number);
         }
         if numbers.len() != field.bytes {
-            return Err(format!("{name} is {}: {values:?} doesn't fill it", field.ty));
+            let [given, need] = [numbers.len(), field.bytes].map(|bytes| bytes / dtype.size());
+            let ty = &field.ty;
+            return Err(format!(
+                "{name} is {ty}, which takes {need} numbers, gaps included: {given} are given"
+            ));
         }
         let place = bytes.get_mut(field.offset..field.offset + field.bytes);
         place.ok_or("a field outside of its structure")?.copy_from_slice(&numbers);
@@ -145,5 +151,31 @@ mod tests {
         assert!(super::bytes("u32:1", None).is_err());
         assert_eq!(bytes("f32:7").unwrap_err(), "byte 0 is n: u32, --params gives f32:7");
         assert_eq!(bytes("n=7,n=8").unwrap_err(), "n is given twice");
+        assert_eq!(bytes("n=-4").unwrap_err(), "n: -4 is no u32");
+        assert_eq!(
+            bytes("scale=1").unwrap_err(),
+            "scale is vec2<f32>, which takes 2 numbers, gaps included: 1 are given"
+        );
+    }
+
+    /// As they lie in memory: a column of three has a gap behind it.
+    #[test]
+    fn matrices_and_arrays_are_given_with_their_gaps() {
+        let report = backend_webgpu::validate(
+            "struct Params { m: mat3x3<f32>, a: array<vec4<u32>, 2> }
+            @group(0) @binding(0) var<storage, read_write> x: array<f32>;
+            @group(0) @binding(1) var<uniform> params: Params;
+            @compute @workgroup_size(1) fn main() { x[0] = params.m[2].z + f32(params.a[1].w); }",
+        )
+        .unwrap();
+        let bytes = |text: &str| bytes(text, report.params.as_ref());
+        let found = bytes("m=1;2;3;0;4;5;6;0;7;8;9;0,a=1;2;3;4;5;6;7;8").unwrap();
+        let floats = [1, 2, 3, 0, 4, 5, 6, 0, 7, 8, 9, 0].map(|x| (x as f32).to_bits());
+        let words: Vec<u8> = floats.into_iter().chain(1..=8).flat_map(u32::to_le_bytes).collect();
+        assert_eq!(found, words);
+        assert_eq!(
+            bytes("m=1;2;3;4;5;6;7;8;9").unwrap_err(),
+            "m is mat3x3<f32>, which takes 12 numbers, gaps included: 9 are given"
+        );
     }
 }

@@ -169,10 +169,12 @@ pub(crate) fn comparisons(comparisons: &[Comparison]) -> String {
 
 fn comparison_line(comparison: &Comparison) -> String {
     let Comparison { binding, elements, wrong, max_abs_error, max_rel_error, .. } = comparison;
-    let verdict = if comparison.is_right() {
-        format!("all {elements} elements within the bound")
-    } else {
-        format!("{wrong} of {elements} elements are wrong")
+    let verdict = match comparison.is_right() {
+        true if *max_abs_error == 0.0 => {
+            return format!("buffer {binding}: all {elements} elements are exact");
+        }
+        true => format!("all {elements} elements within the bound"),
+        false => format!("{wrong} of {elements} elements are wrong"),
     };
     let Comparison { worst_index, expected, found, .. } = comparison;
     format!(
@@ -205,4 +207,22 @@ pub(crate) fn comparisons_json(comparisons: &[Comparison]) -> Value {
         })
     });
     each.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_has_an_error_has_a_worst_element() {
+        let mut comparison = Comparison::default();
+        (comparison.elements, comparison.expected, comparison.found) = (8, 1.0, 1.0);
+        assert_eq!(comparison_line(&comparison), "buffer 0: all 8 elements are exact");
+        (comparison.max_abs_error, comparison.found, comparison.worst_index) = (0.5, 1.5, 3);
+        let line = comparison_line(&comparison);
+        assert!(line.starts_with("buffer 0: all 8 elements within the bound; errors up to 5e-1"), "{line}");
+        assert!(line.ends_with("the worst is element 3: 1.5, not 1"), "{line}");
+        comparison.wrong = 1;
+        assert!(comparison_line(&comparison).starts_with("buffer 0: 1 of 8 elements are wrong"));
+    }
 }

@@ -3,16 +3,13 @@
 use backend_api::{Diagnostic, DiagnosticKind, SourcePlace};
 use naga::compact::{KeepUnused, compact};
 use naga::proc::Layouter;
-use naga::valid::{
-    Capabilities, EntryPointError, FunctionError, GlobalUse, ModuleInfo, ValidationError, ValidationFlags,
-    Validator,
-};
-use naga::{AddressSpace, Expression, GlobalVariable, Handle, Module, ShaderStage, Span};
+use naga::valid::{Capabilities, GlobalUse, ModuleInfo, ValidationFlags, Validator};
+use naga::{AddressSpace, GlobalVariable, Handle, Module, ShaderStage, Span};
 
 use super::constants::resolve;
 use super::faults::{function, located, parse_error, place, validation_error};
 use super::report::{self, KernelReport};
-use super::{BindingAccess, KernelDesc, KernelLimits, extent, limits};
+use super::{BindingAccess, KernelDesc, KernelLimits, extent, limits, reasons};
 
 /// A kernel that is right.
 #[derive(Debug)]
@@ -100,6 +97,7 @@ pub(super) fn check(desc: &KernelDesc, allowed: &KernelLimits) -> Result<Checked
     limits::uniformity(&source, desc.allow_non_uniform, &mut report.warnings)?;
     if report.bindings.iter().all(|binding| binding.access == BindingAccess::Read) {
         let warning = Diagnostic::new(format!("`{}` writes no buffer", report.entry_point));
+        let warning = warning.of_kind(DiagnosticKind::Wgsl);
         report.warnings.push(located(warning, source.function(&report.entry_point)));
     }
     let bindings = bindings.into_iter().map(|(handle, _)| handle).collect();
@@ -146,6 +144,7 @@ fn unused(text: &str, module: &Module, info: &ModuleInfo) -> Vec<Diagnostic> {
         .map(|handle| {
             let name = module.global_variables[handle].name.as_deref().unwrap_or_default();
             let warning = Diagnostic::new(format!("`{name}` isn't used, so a launch doesn't take it"));
+            let warning = warning.of_kind(DiagnosticKind::Wgsl);
             located(warning, place(text, module.global_variables.get_span(handle)))
         })
         .collect()
@@ -170,40 +169,14 @@ fn validate(text: &str, module: &Module, capabilities: Capabilities) -> Result<M
     let validator = |capabilities| Validator::new(ValidationFlags::all(), capabilities);
     validator(capabilities).validate(module).map_err(|error| {
         let mut said = validation_error(text, Some(module), &error);
-        if let Some(reason) = refused_store(module, error.as_inner()) {
-            said.reason = reason;
-        }
+        let reason = reasons::reason(module, error.as_inner());
         if validator(Capabilities::all()).validate(module).is_ok() {
-            let note = "it needs a feature that isn't there";
-            return said.of_kind(DiagnosticKind::Unsupported).with_note(note);
+            said.kind = DiagnosticKind::Unsupported;
+            if reason.is_none() {
+                said.notes.push("it needs a feature that isn't there".to_owned());
+            }
         }
+        said.reason = reason.unwrap_or(said.reason);
         said
     })
-}
-
-/// What is wrong with a store to a variable that can't be written: naga names it by a number.
-fn refused_store(module: &Module, error: &ValidationError) -> Option<String> {
-    let (function, source) = match error {
-        ValidationError::Function { handle, source, .. } => (&module.functions[*handle], source),
-        ValidationError::EntryPoint { name, source: EntryPointError::Function(source), .. } => {
-            (&module.entry_points.iter().find(|entry| entry.name == *name)?.function, source)
-        }
-        _ => return None,
-    };
-    let FunctionError::InvalidStorePointer(mut pointer) = *source else { return None };
-    let variable = loop {
-        match function.expressions[pointer] {
-            Expression::Access { base, .. } | Expression::AccessIndex { base, .. } => pointer = base,
-            Expression::GlobalVariable(handle) => break &module.global_variables[handle],
-            _ => return None,
-        }
-    };
-    let name = variable.name.as_deref()?;
-    match variable.space {
-        AddressSpace::Storage { .. } => {
-            Some(format!("`{name}` is var<storage, read>: what is written is var<storage, read_write>"))
-        }
-        AddressSpace::Uniform => Some(format!("`{name}` is var<uniform>, which can't be written")),
-        _ => None,
-    }
 }

@@ -15,8 +15,8 @@ pub struct KernelDesc {
     /// Values of pipeline-overridable constants (`override`), by name, or by the number of `@id(…)` in
     /// decimal where they have one.
     pub constants: BTreeMap<String, f64>,
-    /// Whether barriers and subgroup operations that can't be proven to be in uniform control flow are
-    /// warnings of the report rather than errors.
+    /// Whether barriers that can't be proven to be in uniform control flow are warnings of the report rather
+    /// than errors, as subgroup operations are in any case.
     pub allow_non_uniform: bool,
 }
 

@@ -8,7 +8,7 @@ use naga::proc::LayoutError;
 use naga::valid::{EntryPointError, FunctionError, ValidationError};
 use naga::{Block, Function, Handle, Module, Span, Statement, SwitchValue, Type, TypeInner, WithSpan};
 
-use super::{extent, unplaced};
+use super::{extent, reasons, unplaced};
 
 pub(super) fn parse_error(text: &str, error: &ParseError) -> Diagnostic {
     let mut said = Diagnostic::new(error.message()).of_kind(DiagnosticKind::Wgsl);
@@ -25,11 +25,16 @@ pub(super) fn parse_error(text: &str, error: &ParseError) -> Diagnostic {
             Some(place) if first != Some(span) => format!("line {}: {label}", place.line),
             _ => label.to_owned(),
         };
-        if label != said.reason {
+        // naga's label of a place of which its message says all.
+        if label != said.reason && label != "see msg" {
             said.notes.push(label);
         }
     }
     said.notes.extend(error.notes().map(str::to_owned));
+    if said.place.as_ref().is_some_and(|place| reasons::enables(text, place, "subgroups")) {
+        said.reason = "`enable subgroups` can't be written here: leave it out".to_owned();
+        said.notes = vec!["subgroup operations need no directive, only a device that has them".to_owned()];
+    }
     said
 }
 
@@ -77,8 +82,7 @@ pub(super) fn validation_error(
         }
         .map(Box::new);
     }
-    causes.reverse();
-    said.notes.extend(causes);
+    said.notes.extend(reasons::within(error.as_inner()));
     said
 }
 

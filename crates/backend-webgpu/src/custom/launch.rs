@@ -10,17 +10,26 @@ use crate::memory::DeviceSlice;
 use crate::ops::{self, OpContext};
 use crate::recorder::{Command, Window};
 
-/// The names of a launch's handles in errors.
-const ARGS: [&str; MAX_STORAGE_BINDINGS] = [
-    "bindings[0]",
-    "bindings[1]",
-    "bindings[2]",
-    "bindings[3]",
-    "bindings[4]",
-    "bindings[5]",
-    "bindings[6]",
-    "bindings[7]",
-];
+/// What errors call a launch's handle, and what of it is too large.
+#[derive(Clone, Copy)]
+struct Names {
+    arg: &'static str,
+    bytes: &'static str,
+    /// Where it is larger than what is left of the buffer that it begins in.
+    crossing: &'static str,
+}
+
+macro_rules! names {
+    ($($index:literal)*) => {
+        [$(Names {
+            arg: concat!("bindings[", $index, "]"),
+            bytes: concat!("bytes of `bindings[", $index, "]`"),
+            crossing: concat!("bytes of `bindings[", $index, "]`, which crosses the end of a buffer,"),
+        }),*]
+    };
+}
+
+const NAMES: [Names; MAX_STORAGE_BINDINGS] = names!(0 1 2 3 4 5 6 7);
 
 /// Bytes of a binding are a multiple of this.
 const WORD: usize = 4;
@@ -50,15 +59,15 @@ pub(crate) fn launch(
         return Ok(());
     }
     let of = |access| {
-        let all = kernel.bindings().iter().zip(&slices);
-        all.filter(move |(info, _)| info.access == access).map(|(_, slice)| slice)
+        let all = kernel.bindings().iter().zip(slices.iter().zip(NAMES));
+        all.filter(move |(info, _)| info.access == access).map(|(_, named)| named)
     };
     let mut windows = Vec::with_capacity(slices.len());
-    for slice in of(BindingAccess::Read) {
-        windows.push(input(ctx, op, slice, of(BindingAccess::ReadWrite))?);
+    for named in of(BindingAccess::Read) {
+        windows.push(input(ctx, op, named, of(BindingAccess::ReadWrite).map(|(slice, _)| slice))?);
     }
-    for slice in of(BindingAccess::ReadWrite) {
-        windows.push(exact(ctx, op, slice)?);
+    for named in of(BindingAccess::ReadWrite) {
+        windows.push(exact(ctx, op, named)?);
     }
     let mut params = params.to_vec();
     // Immediates are whole words.
@@ -79,7 +88,9 @@ fn resolve(
     let mut operands = [Operand::absent(""); MAX_STORAGE_BINDINGS];
     let mut slices = Vec::with_capacity(handles.len());
     let alignment = ctx.device.limits.alignment as usize;
-    for (((info, &ptr), arg), operand) in infos.iter().zip(handles).zip(ARGS).zip(&mut operands) {
+    for (((info, &ptr), Names { arg, .. }), operand) in
+        infos.iter().zip(handles).zip(NAMES).zip(&mut operands)
+    {
         let slice = ctx.device.memory.lookup(op, arg, ptr)?;
         let (have, need) = (slice.len, info.min_bytes);
         if have < need {
@@ -104,16 +115,16 @@ fn resolve(
 fn input<'a>(
     ctx: &OpContext,
     op: &'static str,
-    slice: &DeviceSlice,
+    (slice, names): (&DeviceSlice, Names),
     mut written: impl Iterator<Item = &'a DeviceSlice>,
 ) -> BackendResult<Window> {
     let is_aligned = (slice.offset as u64).is_multiple_of(ctx.device.limits.alignment);
     let is_apart = !written.any(|other| other.block.id() == slice.block.id());
     let is_whole = !slice.block.is_cut_within(slice.offset, slice.len);
     if is_aligned && slice.len.is_multiple_of(WORD) && is_apart && is_whole {
-        return exact(ctx, op, slice);
+        return exact(ctx, op, (slice, names));
     }
-    exact(ctx, op, &copied(ctx, op, slice)?)
+    exact(ctx, op, (&copied(ctx, op, slice)?, names))
 }
 
 /// A copy in whole words: what the last one has beyond the slice is 0, as nobody else's bytes are the kernel's to see.
@@ -128,13 +139,14 @@ fn copied(ctx: &OpContext, op: &'static str, slice: &DeviceSlice) -> BackendResu
 }
 
 /// The window of nothing but a slice.
-fn exact(ctx: &OpContext, op: &'static str, slice: &DeviceSlice) -> BackendResult<Window> {
+fn exact(ctx: &OpContext, op: &'static str, (slice, names): (&DeviceSlice, Names)) -> BackendResult<Window> {
     let piece = slice.block.piece(slice.offset, slice.len);
     let (start, size) = (piece.offset as u64, slice.len as u64);
-    let max = usize::try_from(ctx.device.limits.max_bytes).unwrap_or(usize::MAX).min(piece.len);
-    if slice.len > max {
-        let requested = slice.len;
-        return Err(BackendError::Limit { op, what: "bytes of a binding", requested, max });
+    let bound = usize::try_from(ctx.device.limits.max_bytes).unwrap_or(usize::MAX);
+    let (requested, max) = (slice.len, bound.min(piece.len));
+    if requested > max {
+        let what = if requested > bound { names.bytes } else { names.crossing };
+        return Err(BackendError::Limit { op, what, requested, max });
     }
     Ok(Window {
         block: Arc::clone(piece.block),

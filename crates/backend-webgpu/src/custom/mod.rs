@@ -4,6 +4,7 @@
 //! extent     the text is not too long and not nested too deeply for a compiler
 //! check      naga parses and validates it, an entry point is chosen
 //! faults     what naga says is wrong, with its place, for which unplaced looks where naga tells none
+//! reasons    common faults of those in words
 //! constants  pipeline-overridable constants get their values
 //! limits     what naga doesn't check: sizes, counts, kinds of bindings, barriers
 //! report     what reflection tells: bindings, parameters, workgroup size, memory
@@ -24,6 +25,7 @@ mod faults;
 mod launch;
 mod limits;
 mod opengl;
+mod reasons;
 mod report;
 mod stack;
 mod types;

@@ -4,8 +4,15 @@ use naga::{ArraySize, Handle, Module, Scalar, ScalarKind, Type, TypeInner};
 
 /// The name of a type as WGSL spells it, such as `vec4<f32>`.
 pub(super) fn name(module: &Module, ty: Handle<Type>) -> String {
-    let Ok(found) = module.types.get_handle(ty) else { return "?".to_owned() };
-    match found.inner {
+    match module.types.get_handle(ty) {
+        Ok(found) => name_of(module, &found.inner, found.name.as_deref()),
+        Err(_) => "?".to_owned(),
+    }
+}
+
+/// The name of a type that has one of its own if it is a structure; of a pointer, that of what it points to.
+pub(super) fn name_of(module: &Module, inner: &TypeInner, own: Option<&str>) -> String {
+    match *inner {
         TypeInner::Scalar(scalar) => scalar_name(scalar),
         TypeInner::Atomic(scalar) => format!("atomic<{}>", scalar_name(scalar)),
         TypeInner::Vector { size, scalar } => format!("vec{}<{}>", size as u8, scalar_name(scalar)),
@@ -16,7 +23,12 @@ pub(super) fn name(module: &Module, ty: Handle<Type>) -> String {
             ArraySize::Constant(count) => format!("array<{}, {count}>", name(module, base)),
             _ => format!("array<{}>", name(module, base)),
         },
-        _ => found.name.clone().unwrap_or_else(|| "a type without a name".to_owned()),
+        TypeInner::Pointer { base, .. } => name(module, base),
+        TypeInner::ValuePointer { size, scalar, .. } => match size {
+            Some(size) => format!("vec{}<{}>", size as u8, scalar_name(scalar)),
+            None => scalar_name(scalar),
+        },
+        _ => own.unwrap_or("a type without a name").to_owned(),
     }
 }
 
@@ -25,7 +37,8 @@ fn scalar_name(scalar: Scalar) -> String {
         ScalarKind::Sint => "i",
         ScalarKind::Uint => "u",
         ScalarKind::Float => "f",
-        _ => return "bool".to_owned(),
+        ScalarKind::AbstractInt | ScalarKind::AbstractFloat => return "a number without a type".to_owned(),
+        ScalarKind::Bool => return "bool".to_owned(),
     };
     format!("{kind}{}", u32::from(scalar.width) * 8)
 }
