@@ -26,8 +26,8 @@ fn mistakes() -> Vec<(String, &'static str, usize)> {
         ),
         (body("let x = f32(i);\nlet y = i32(i);\nout[i] = u32(x * y);"), "`*` can't take f32 and i32", 5),
         (
-            body("let x = i * 2.5;\nout[i] = u32(x);"),
-            "`*` can't take 2.5 and u32: both sides of an operator have one type, as in f32(i) * 2.5",
+            body("if i < 2.5 { out[0] = 1u; }"),
+            "`<` can't take 2.5 and u32: both sides of an operator have one type, as in f32(i) * 2.5",
             3,
         ),
         (body("out[i] = i;\nreturn 1;"), "`main` returns a value, but declares no result", 4),

@@ -378,8 +378,8 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
         Ok(0)
     }
 
-    /// Bounds the memory in use and kept for reuse together; `None` leaves it to the device. Memory beyond a
-    /// new bound that is in use stays.
+    /// Bounds the memory in use, kept for reuse and being released together, staging buffers aside; `None` leaves it to
+    /// the device. Memory beyond a new bound that is in use stays.
     fn set_memory_budget(&self, bytes: Option<usize>) -> BackendResult<()> {
         _ = bytes;
         Err(self.unsupported("set_memory_budget"))

@@ -91,7 +91,8 @@ impl Capabilities {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {
-    /// In allocations that have a live handle, rounded up as allocated.
+    /// In allocations that have a live handle, rounded up as allocated, operands of graphs, which outlive their
+    /// handles, and [`scratch`](Self::scratch) memory.
     pub in_use: usize,
     /// The largest [`in_use`](Self::in_use) so far.
     pub peak: usize,

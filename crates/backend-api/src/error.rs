@@ -108,10 +108,11 @@ pub enum BackendError {
         /// The largest value possible.
         max: usize,
     },
-    /// The device has no memory left, or the budget is used up.
+    /// The device has no memory left, or the budget is used up, which
+    /// [`memory_stats`](crate::ComputeBackend::memory_stats) has in [`budget`](crate::MemoryStats::budget).
     #[error("out of memory: {requested} bytes requested with {in_use} in use")]
     OutOfMemory {
-        /// Bytes asked for.
+        /// Bytes asked for, or what they are rounded up to.
         requested: usize,
         /// Bytes in use by this backend at that moment.
         in_use: usize,

@@ -50,7 +50,7 @@ fn complete(bytes: Vec<u8>, from: &str, info: Option<&ParamsInfo>) -> Result<Vec
 
 /// The type of a field's numbers.
 fn scalar(field: &ParamField) -> Result<DType, String> {
-    // That of a vector's, a matrix's or an array's elements is in the innermost brackets.
+    // The type of a vector's, a matrix's or an array's elements is in the innermost brackets.
     let inner = field.ty.rsplit('<').next().unwrap_or_default();
     dtype(inner.split([',', '>']).next().unwrap_or_default())
 }

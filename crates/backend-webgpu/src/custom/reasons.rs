@@ -42,7 +42,7 @@ pub(super) fn reason(module: &Module, error: &ValidationError) -> Option<String>
     }
 }
 
-/// What a fault is in, from the innermost to the outermost, for those that have a name.
+/// What with a name a fault is in.
 pub(super) fn within(error: &ValidationError) -> Option<String> {
     let (what, name) = match error {
         ValidationError::Type { name, .. } => ("type", name),
@@ -213,8 +213,8 @@ impl InFunction<'_> {
         }
     }
 
-    /// A number without a type that nothing gives it one: the other operand has one that it can't take, or it is returned
-    /// where nothing is.
+    /// A number without a type that gets none: the other operand has one that it can't take, or it is returned where
+    /// nothing is.
     fn untyped(&self, handle: Handle<Expression>) -> Option<String> {
         if self.function.result.is_none() && returns(&self.function.body, handle) {
             return Some(format!("`{}` returns a value, but declares no result", self.name));
