@@ -9,22 +9,25 @@ use suites::{Sample, Shard};
 
 use super::{BLOCK, BUFFER, text};
 
-/// One in how many conformance cases is run.
-const EVERY: usize = 96;
+/// A share of the conformance cases, and how they run.
+struct Share {
+    /// One in how many cases runs.
+    every: usize,
+    /// The fewest cases that all shards together run.
+    fewest: usize,
+    /// Runs a case with its operands in the arena.
+    run: fn(&Case, &dyn ComputeBackend, &Arena) -> Result<Outcome, Failure>,
+}
 
-/// One in how many is run across buffers.
-const EVERY_ACROSS: usize = 288;
-
-/// One in how many is captured and replayed, in each of the two ways.
-const EVERY_REPLAYED: usize = 384;
+const IN_BLOCKS: Share = Share { every: 96, fewest: 60, run: Case::run_within };
+const ACROSS_BUFFERS: Share = Share { every: 288, fewest: 60, run: Case::run_within };
+const REPLAYED: Share = Share { every: 384, fewest: 40, run: Case::run_replayed_within };
 
 /// How many failing cases are listed.
 pub(super) const LISTED: usize = 20;
 
-/// The fewest cases that a whole sample runs, and the most of these that may be refused, as their operands or
-/// what is made of them are larger than [`BINDING`]: one in so many.
-const FEWEST: usize = 60;
-const FEWEST_REPLAYED: usize = 40;
+/// The most cases of a share that may be refused, as their operands or what is made of them are larger than [`BINDING`]: one in
+/// so many.
 const REFUSED: usize = 10;
 
 /// The families that refuse cases, and what of them stays undivided. All others refuse none.
@@ -66,30 +69,26 @@ struct Tally {
 
 /// With every operand at the same byte of a block.
 pub(super) fn in_blocks(backend: &WebGpuBackend) -> Result<(), String> {
-    conformance(backend, Arena::new(backend, BLOCK).map_err(text)?, EVERY, Case::run_within)
+    conformance(backend, Arena::new(backend, BLOCK).map_err(text)?, &IN_BLOCKS)
 }
 
 /// With every operand where one buffer of a block ends and the next begins.
 pub(super) fn across_buffers(backend: &WebGpuBackend) -> Result<(), String> {
-    conformance(backend, Arena::around(backend, BLOCK, BUFFER).map_err(text)?, EVERY_ACROSS, Case::run_within)
+    conformance(backend, Arena::around(backend, BLOCK, BUFFER).map_err(text)?, &ACROSS_BUFFERS)
 }
 
 /// As in [`in_blocks`], captured and replayed with two sets of numbers.
 pub(super) fn replayed_in_blocks(backend: &WebGpuBackend) -> Result<(), String> {
-    conformance(backend, Arena::new(backend, BLOCK).map_err(text)?, EVERY_REPLAYED, Case::run_replayed_within)
+    conformance(backend, Arena::new(backend, BLOCK).map_err(text)?, &REPLAYED)
 }
 
 /// As in [`across_buffers`], captured and replayed with two sets of numbers.
 pub(super) fn replayed_across_buffers(backend: &WebGpuBackend) -> Result<(), String> {
-    let arena = Arena::around(backend, BLOCK, BUFFER).map_err(text)?;
-    conformance(backend, arena, EVERY_REPLAYED, Case::run_replayed_within)
+    conformance(backend, Arena::around(backend, BLOCK, BUFFER).map_err(text)?, &REPLAYED)
 }
 
-/// Runs a case with its operands in the arena.
-type RunWithin = fn(&Case, &dyn ComputeBackend, &Arena) -> Result<Outcome, Failure>;
-
-fn conformance(backend: &WebGpuBackend, arena: Arena, every: usize, run: RunWithin) -> Result<(), String> {
-    let fewest = if every == EVERY_REPLAYED { FEWEST_REPLAYED } else { FEWEST };
+fn conformance(backend: &WebGpuBackend, arena: Arena, share: &Share) -> Result<(), String> {
+    let &Share { every, fewest, .. } = share;
     let sample = Sample::nested(&backend.device_info().map_err(text)?, every)?;
     let filter = std::env::var("CASE").unwrap_or_default();
     let shard = Shard::from_environment()?;
@@ -100,7 +99,7 @@ fn conformance(backend: &WebGpuBackend, arena: Arena, every: usize, run: RunWith
     }
     let mut tally = Tally::default();
     for cases in families.values() {
-        tally.run(backend, &arena, cases, sample, run);
+        tally.run(backend, &arena, cases, sample, share);
     }
     arena.free(backend).map_err(text)?;
     let limited: usize = tally.limited.values().map(Vec::len).sum();
@@ -128,16 +127,9 @@ fn conformance(backend: &WebGpuBackend, arena: Arena, every: usize, run: RunWith
 
 impl Tally {
     /// Runs the sample of the cases of a family, at least one that the device can compute.
-    fn run(
-        &mut self,
-        backend: &WebGpuBackend,
-        arena: &Arena,
-        cases: &[Case],
-        sample: Sample,
-        run: RunWithin,
-    ) {
+    fn run(&mut self, backend: &WebGpuBackend, arena: &Arena, cases: &[Case], sample: Sample, share: &Share) {
         sample.run(cases, |case| {
-            match run(case, backend, arena) {
+            match (share.run)(case, backend, arena) {
                 Ok(Outcome::Right) => self.right += 1,
                 // What needs f16 doesn't count where there is none.
                 Ok(Outcome::Refused) => return false,

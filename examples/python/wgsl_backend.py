@@ -48,8 +48,8 @@ class KernelLabError(RuntimeError):
 class Buffer:
     """A buffer of a launch.
 
-    `dtype` is "f32", "f16", "i32" or "u32", `shape` a sequence of sizes or one size. `content` is "zeros", "ones", "iota", "random", "normal", a number for all
-    elements, or the elements: bytes in the machine's order, anything with a buffer of this type, such as a NumPy array
+    `dtype` is "f32", "f16", "i32" or "u32", `shape` a sequence of sizes or one size. `content` is "zeros", "ones",
+    "iota", "random", "normal", a number for all elements, or the elements: bytes in the machine's order, anything with a buffer of this type, such as a NumPy array
     (`x.astype(numpy.float32)`; its default is float64), or a sequence of numbers (not of f16).
     """
 
@@ -115,8 +115,8 @@ class WGSLBackend:
         `bindings` are Buffers in the kernel's order, by group and binding. The launch takes `params` (a dict by field
         name, or bytes), `grid` in workgroups or `threads` in invocations (a number, or up to three), `expected` (a dict of
         all elements of buffers after the first launch, by index in `bindings`, within `atol + rtol * |expected|`, which
-        are 1e-5 and 1e-3 unless given), `entry_point`, `constants` and `allow_non_uniform`. `bytes` and `flops` are counts of a launch, for "gb_per_s" and "gflop_per_s". `warm_up` and
-        `max_time`, of which the first isn't measured, are seconds.
+        are 1e-5 and 1e-3 unless given), `entry_point`, `constants` and `allow_non_uniform`. `bytes` and `flops` are
+        counts of a launch, for "gb_per_s" and "gflop_per_s". `warm_up` and `max_time`, of which the first isn't measured, are seconds.
 
         The result has "ok", and where that is false an "error" with its "kind" and "reason". A kernel that is refused
         also has the "line", the "column" and a "text" with the source line there. One that runs has "median", "p10" and

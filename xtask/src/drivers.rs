@@ -50,7 +50,7 @@ impl Interface {
 }
 
 /// Finds the drivers of this system, installs software drivers where they are missing and it may, and makes
-/// SwiftShader known to the Vulkan loader of every command that `sh` runs.
+/// SwiftShader known to the Vulkan loader of every command that `sh` runs, which has a runtime folder too.
 ///
 /// With `all`, a missing SwiftShader is an error too.
 pub(crate) fn prepare(sh: &Shell, install: bool, all: bool) -> anyhow::Result<()> {

@@ -42,7 +42,7 @@ pub(super) fn reason(module: &Module, error: &ValidationError) -> Option<String>
     }
 }
 
-/// What with a name a fault is in.
+/// The type, constant, variable or function that a fault is in, if it has a name.
 pub(super) fn within(error: &ValidationError) -> Option<String> {
     let (what, name) = match error {
         ValidationError::Type { name, .. } => ("type", name),
