@@ -66,7 +66,7 @@ fn for_every_backend(tested: &Arc<BackendUnderTest>) -> Vec<Trial> {
     ];
     let is_webgpu = tested.selector.starts_with("webgpu");
     if is_webgpu {
-        checks.extend::<[(&str, Check); 17]>([
+        checks.extend::<[(&str, Check); 18]>([
             ("not_initialized", lifecycle::not_initialized),
             ("in_time/loss", loss::run),
             ("in_time/timeout", timeout::run),
@@ -84,6 +84,7 @@ fn for_every_backend(tested: &Arc<BackendUnderTest>) -> Vec<Trial> {
             ("refused/reused_memory_is_whole", refused::reused_memory_is_whole),
             ("in_time/waits", waits::run),
             ("in_time/waits_of_one_call", waits::of_one_call),
+            ("in_time/waits_while_submitting", waits::while_submitting),
         ]);
     }
     let mut trials: Vec<Trial> = checks

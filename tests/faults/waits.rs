@@ -162,13 +162,62 @@ pub(crate) fn of_one_call(tested: &BackendUnderTest) -> Result<(), String> {
     }
 }
 
+/// Products in flight while calls give up.
+const IN_FLIGHT: usize = 4;
+
+/// The timeout of these calls, short beside a product on a CPU.
+const SHORT: Duration = Duration::from_millis(20);
+
+/// A call that gives up waits for no submission of another thread's, either: some drivers keep one until the work before it
+/// has finished, and wgpu has a lock as long.
+pub(crate) fn while_submitting(tested: &BackendUnderTest) -> Result<(), String> {
+    let Some(backend) = opened(tested)? else { return Ok(()) };
+    let (a, c) = (backend.alloc(4 * N * N).map_err(told)?, backend.alloc(4 * N * N).map_err(told)?);
+    backend.fill(a, DType::F32, N * N, 1.0).map_err(told)?;
+    let product = || backend.gemm(NoTrans, NoTrans, N, N, N, 1.0, a, N, a, N, 0.0, c, N);
+    // Compiles it.
+    product().and_then(|()| backend.synchronize()).map_err(told)?;
+    let start = Instant::now();
+    product().and_then(|()| backend.synchronize()).map_err(told)?;
+    // Who waits for a submission waits for most of a product.
+    let grace = (start.elapsed() / 2).max(Duration::from_millis(100));
+    for _ in 0..IN_FLIGHT {
+        product().map_err(told)?;
+    }
+    // A thread of the backend's is at a submission.
+    thread::sleep(grace / 4);
+    backend.set_timeout(SHORT).map_err(told)?;
+    let mut given_up = 0;
+    for _ in 0..IN_FLIGHT {
+        given_up += usize::from(!within(SHORT, grace, "synchronize", || backend.synchronize())?);
+    }
+    println!("{}: {given_up} given up, none of them {grace:?} late", tested.label);
+    backend.set_timeout(Duration::from_secs(120)).map_err(told)?;
+    let mut got = vec![0f32; N * N];
+    backend.copy_dtoh(bytemuck::cast_slice_mut(&mut got), c).map_err(told)?;
+    match got.iter().find(|&&x| x != N as f32) {
+        None => Ok(()),
+        Some(x) => Err(format!("a product of ones has {x}, not {N}")),
+    }
+}
+
 /// Whether the call worked; it may give up, but not late.
 fn timed(what: &str, call: impl FnOnce() -> BackendResult<()>) -> Result<bool, String> {
+    within(TIMEOUT, GRACE, what, call)
+}
+
+/// Whether the call worked; it may give up after the timeout, and at most so much later.
+fn within(
+    timeout: Duration,
+    grace: Duration,
+    what: &str,
+    call: impl FnOnce() -> BackendResult<()>,
+) -> Result<bool, String> {
     let start = Instant::now();
     let outcome = call();
     let took = start.elapsed();
-    if took > TIMEOUT + GRACE {
-        return Err(format!("{what} took {took:?} with a timeout of {TIMEOUT:?}"));
+    if took > timeout + grace {
+        return Err(format!("{what} took {took:?} with a timeout of {timeout:?}"));
     }
     match outcome {
         Ok(()) => Ok(true),

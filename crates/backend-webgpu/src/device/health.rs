@@ -242,7 +242,8 @@ impl Health {
 }
 
 /// Whether the device is lost, as far as wgpu knows. It tells so by a callback, which another thread may be
-/// about to make; but a buffer that is made then can't be used.
+/// about to make; but a buffer that is made then can't be used. It is memory of the host's: the contents of any other wgpu
+/// copies on the queue, for which it takes a lock that a submission holds, however long the driver keeps it.
 fn is_gone(device: &GuardedDevice) -> bool {
     // In a browser a lost device makes buffers like any other.
     if cfg!(target_family = "wasm") {
@@ -252,7 +253,7 @@ fn is_gone(device: &GuardedDevice) -> bool {
         device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("is the device lost?"),
             size: wgpu::MAP_ALIGNMENT,
-            usage: wgpu::BufferUsages::COPY_SRC,
+            usage: wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC,
             mapped_at_creation: true,
         })
     });
