@@ -18,10 +18,10 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use suites::{BackendUnderTest, Sample, backends, registry};
 
 /// One in how many conformance cases is run on an adapter.
-const EVERY: usize = 48;
+const EVERY: usize = 96;
 
 /// One in how many conformance cases is run on the CPU, whose graphs call the operations that conformance calls.
-const EVERY_ON_CPU: usize = 6;
+const EVERY_ON_CPU: usize = 16;
 
 /// How many failing cases are listed.
 const LISTED: usize = 20;

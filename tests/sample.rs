@@ -1,8 +1,8 @@
 //! Which cases run on which adapter.
 //!
-//! A GPU and the CPU run all of them. Software adapters have samples, always the same ones, which keeps a run of
-//! everything within CI's time on two cores: a 24th on the first, lavapipe, and a 48th on SwiftShader and OpenGL's
-//! llvmpipe, another part on each. Suites that run fewer cases than conformance choose from its sample: Mesa has
+//! A GPU runs all of them. The CPU and software adapters have samples, always the same ones, which keeps a run of
+//! everything within CI's time on two cores: a fourth on the CPU, a 32nd on the first software adapter, lavapipe, and a 96th on
+//! SwiftShader and OpenGL's llvmpipe, another part on each. Suites that run fewer cases than conformance choose from its sample: Mesa has
 //! their kernels in its cache by then, where it spent most of the time.
 
 use backend_api::{DeviceInfo, DeviceKind};
@@ -12,7 +12,10 @@ use conformance::{Case, hash_of_name};
 const VARIABLE: &str = "EVERY";
 
 /// One in so many cases runs on a software adapter: on the first, and on a further one.
-const CASES: [usize; 2] = [24, 48];
+const CASES: [usize; 2] = [32, 96];
+
+/// One in so many cases runs on the CPU.
+const CASES_ON_CPU: usize = 4;
 
 /// One in so many kernels is forced on a software adapter, where each takes its driver 5 to 10 s to compile: on the first, and on a
 /// further one.
@@ -36,7 +39,7 @@ impl Sample {
     /// # Errors
     /// What is wrong with the environment variable.
     pub fn of(device: &DeviceInfo) -> Result<Self, String> {
-        Self::on(device, 1, CASES)
+        Self::on(device, if device.kind == DeviceKind::Cpu { CASES_ON_CPU } else { 1 }, CASES)
     }
 
     /// Which kernels are forced on `device`.
@@ -47,7 +50,7 @@ impl Sample {
         Self::on(device, 1, KERNELS)
     }
 
-    /// One in `usual` cases on every device: a part of what conformance runs there, as far as `usual` is a multiple of 48.
+    /// One in `usual` cases on every device: a part of what conformance runs there, as far as `usual` is a multiple of 96.
     ///
     /// # Errors
     /// What is wrong with the environment variable.

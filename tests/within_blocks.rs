@@ -19,7 +19,7 @@ struct Share {
     run: fn(&Case, &dyn ComputeBackend, &Arena) -> Result<Outcome, Failure>,
 }
 
-const IN_BLOCKS: Share = Share { every: 96, fewest: 60, run: Case::run_within };
+const IN_BLOCKS: Share = Share { every: 192, fewest: 60, run: Case::run_within };
 const ACROSS_BUFFERS: Share = Share { every: 288, fewest: 60, run: Case::run_within };
 const REPLAYED: Share = Share { every: 384, fewest: 40, run: Case::run_replayed_within };
 

@@ -9,6 +9,7 @@ mod drivers;
 mod interleavings;
 mod mesa;
 mod model;
+mod modules;
 mod msrv;
 mod onnxruntime;
 mod package;
@@ -47,6 +48,8 @@ enum Task {
     TestInterleavings(interleavings::Args),
     /// Print a kernel's variants, the text of one as wgpu gets it, or hashes that no renaming changes
     Shader(shader::Args),
+    /// Compile the modules of the pages for browsers, which the tasks below lay out
+    Modules,
     /// Build the pages for browsers into target/web, and serve the demo with --serve
     Web(web::Args),
     /// Run the conformance suite, the faults and the demo in a headless Chromium
@@ -84,6 +87,7 @@ fn main() -> anyhow::Result<()> {
         Task::TestBounds(args) => bounds::run(&sh, &args),
         Task::TestInterleavings(args) => interleavings::run(&sh, &args),
         Task::Shader(args) => shader::run(&sh, &args),
+        Task::Modules => modules::compile(&sh),
         Task::Web(args) => web::run(&sh, "web", &args),
         Task::TestWeb(args) => {
             model::ensure_present(&sh)?;

@@ -14,7 +14,7 @@ const ONNX: &str = "onnx==1.23.2";
 const ALL: &[&str] =
     &["node_models", "models", "architectures", "operators", "recurrent", "failures", "profiling"];
 
-/// The tests of a version between the newest and the oldest one.
+/// The tests of a version between the first and the last one.
 const BETWEEN: &[&str] = &["node_models", "models", "failures", "profiling"];
 
 /// The example for programs in Rust, a package outside the workspace.
@@ -22,8 +22,9 @@ const RUST_EXAMPLE: &str = "examples/ort/Cargo.toml";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Versions of ONNX Runtime; the first one's claims are compared with the lists
-    #[arg(long, value_delimiter = ',', default_value = "1.32.0,1.25.1,1.23.2")]
+    /// Versions of ONNX Runtime, the newest first, whose claims are compared with the lists; others that are supported
+    /// are 1.25.1 and those between
+    #[arg(long, value_delimiter = ',', default_value = "1.32.0,1.23.2")]
     versions: Vec<String>,
     /// Devices, as COMPUTE_BACKEND names them
     #[arg(long, value_delimiter = ',', default_value = "webgpu:llvmpipe,cpu")]

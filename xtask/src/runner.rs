@@ -57,23 +57,22 @@ const LONG: [&str; 17] = [
     "backend_webgpu",
 ];
 
-/// Programs that run on SwiftShader too, where everything takes longest and nothing is cached: what depends on a driver and
-/// its compiler most. The others have the adapters of Mesa. `EVERY` gives all of them SwiftShader.
-const WITH_SWIFTSHADER: [&str; 9] = [
+/// Programs, and parts of them, that run on SwiftShader too, where everything takes longest and nothing is cached: what depends
+/// on a driver and its compiler most. The others have the adapters of Mesa. `EVERY` gives all of them SwiftShader.
+const WITH_SWIFTSHADER: [&str; 8] = [
     "attention_kernels",
-    "bad_input",
     "capture",
     "conformance",
     "conv_kernels",
     "custom_kernels",
-    "faults",
+    "faults --skip in_time",
     "matmul_kernels",
     "threads",
 ];
 
-/// Programs that don't run on a software OpenGL, which compiles all of their kernels a second time: what they compute doesn't
-/// depend on the driver, whose kernels conformance looks at. `EVERY` gives it to all of them.
-const WITHOUT_SOFTWARE_OPENGL: [&str; 3] = ["against_candle", "long_work", "models"];
+/// Programs that don't run on a software OpenGL, which compiles all of their kernels a second time: what they compute or refuse
+/// doesn't depend on the driver, whose kernels conformance looks at. `EVERY` gives it to all of them.
+const WITHOUT_SOFTWARE_OPENGL: [&str; 4] = ["against_candle", "bad_input", "long_work", "models"];
 
 /// A program with tests, and the folder that cargo runs it in.
 #[derive(Clone, Debug)]
@@ -141,10 +140,11 @@ pub(crate) fn run(sh: &Shell) -> anyhow::Result<()> {
     let everywhere = drivers::variables(sh);
     let mesa = drivers::without_swiftshader(sh);
     let vulkan = drivers::without_software_opengl(sh);
-    let variables = |name: &str| {
-        if std::env::var_os("EVERY").is_some() || WITH_SWIFTSHADER.contains(&name) {
+    let variables = |program: &Program| {
+        let label = program.label();
+        if std::env::var_os("EVERY").is_some() || WITH_SWIFTSHADER.contains(&label.as_str()) {
             everywhere.as_slice()
-        } else if WITHOUT_SOFTWARE_OPENGL.contains(&name) {
+        } else if WITHOUT_SOFTWARE_OPENGL.contains(&program.name.as_str()) {
             vulkan.as_slice()
         } else {
             mesa.as_slice()
@@ -210,13 +210,13 @@ type Variables = [(&'static str, OsString)];
 fn run_all<'a>(
     programs: Vec<Program>,
     at_once: usize,
-    variables: &(impl Fn(&str) -> &'a Variables + Sync),
+    variables: &(impl Fn(&Program) -> &'a Variables + Sync),
 ) -> Vec<Ended> {
     // Outputs don't mix: whoever prints has this.
     let printing = Mutex::new(());
     let run = |program: Program| {
         let start = Instant::now();
-        let outcome = execute(&program, variables(&program.name));
+        let outcome = execute(&program, variables(&program));
         let time = start.elapsed();
         let _printing = printing.lock().unwrap_or_else(PoisonError::into_inner);
         let success = report(&program, time, outcome);

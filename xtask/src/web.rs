@@ -2,7 +2,7 @@
 
 use xshell::{Shell, cmd};
 
-use crate::programs;
+use crate::{modules, programs};
 
 #[derive(Debug, clap::Args)]
 #[command(disable_help_flag = true)]
@@ -13,6 +13,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(sh: &Shell, task: &str, args: &Args) -> anyhow::Result<()> {
+    modules::compile(sh)?;
     let arguments = &args.arguments;
     if ["test-web", "test-dawn"].contains(&task) {
         // What the pages rank and write is compared with what the commands do, and random models with what they

@@ -1,4 +1,4 @@
-//! The pages: modules compiled, bound and laid out with what they load.
+//! The pages: modules, which `cargo xtask` has compiled, bound and laid out with what they load.
 
 use std::fs;
 use std::io::Write as _;
@@ -8,9 +8,7 @@ use anyhow::{Context as _, ensure};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use wasm_bindgen_cli_support::Bindgen;
-use xshell::{Shell, cmd};
-
-use crate::toolchain::{self, TARGET};
+use xshell::Shell;
 
 /// Where the pages go, below the workspace's root: one folder each.
 pub(crate) const PAGES: &str = "target/web";
@@ -48,9 +46,8 @@ const ALL: [Page; 4] = [
     },
 ];
 
-/// Builds every page and says how large its module is.
+/// Lays out every page and says how large its module is.
 pub(crate) fn run(sh: &Shell) -> anyhow::Result<()> {
-    compile(sh)?;
     for page in &ALL {
         let folder = sh.current_dir().join(PAGES).join(page.name);
         let module = bind(sh, page, &folder)?;
@@ -70,22 +67,11 @@ pub(crate) fn run(sh: &Shell) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn compile(sh: &Shell) -> anyhow::Result<()> {
-    let cargo = toolchain::find(sh)?;
-    let (program, arguments) = (&cargo.program, &cargo.arguments);
-    cmd!(sh, "{program} build --profile web --target {TARGET} {arguments...}")
-        .args(["--package", "suites-web", "--package", "minilm-web", "--package", "llama-web"])
-        .args(["--package", "backend-webgpu"])
-        .args(["--lib", "--example", "browser"])
-        .run()
-        .context("the modules don't compile")
-}
-
 /// Writes the module and its script to `folder`; the module's path.
 fn bind(sh: &Shell, page: &Page, folder: &Path) -> anyhow::Result<PathBuf> {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| sh.current_dir().join("target"), PathBuf::from);
-    let compiled = target.join(TARGET).join("web").join(page.module).with_extension("wasm");
+    let compiled = target.join("wasm32-unknown-unknown/web").join(page.module).with_extension("wasm");
     let name =
         Path::new(page.module).file_name().and_then(|name| name.to_str()).context("a module has a name")?;
     Bindgen::new()

@@ -11,7 +11,6 @@ mod devtools;
 mod language_models;
 mod server;
 mod suites;
-mod toolchain;
 
 use std::path::{Path, PathBuf};
 
@@ -45,7 +44,7 @@ struct WebArgs {
 #[derive(Debug, clap::Args)]
 struct TestArgs {
     /// Run one conformance case in so many of each operation
-    #[arg(long, default_value_t = 12)]
+    #[arg(long, default_value_t = 24)]
     every: usize,
     /// Run only the conformance cases whose path contains this, and nothing else
     #[arg(long, default_value = "")]
@@ -56,9 +55,6 @@ struct TestArgs {
     /// Only the demos, without the suites
     #[arg(long)]
     demo: bool,
-    /// Only build the pages
-    #[arg(long, conflicts_with_all = ["suites", "demo"])]
-    build: bool,
     /// Where the demos' screenshots go
     #[arg(long, default_value = "target/web/screenshots")]
     screenshots: PathBuf,
@@ -89,7 +85,7 @@ fn main() -> anyhow::Result<()> {
         }
         Task::TestWeb(args) => {
             build::run(&sh)?;
-            if args.build { Ok(()) } else { test(&sh, root, &args) }
+            test(&sh, root, &args)
         }
         Task::TestDawn(args) => {
             build::run(&sh)?;

@@ -1,12 +1,13 @@
-//! A compiler for wasm32-unknown-unknown.
+//! The modules of the pages: WebAssembly, by a compiler for wasm32-unknown-unknown. What lays them out needs more dependencies
+//! and is a package of its own.
 
 use std::path::PathBuf;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use xshell::{PushEnv, Shell, cmd};
 
 /// The target of browsers.
-pub(crate) const TARGET: &str = "wasm32-unknown-unknown";
+const TARGET: &str = "wasm32-unknown-unknown";
 
 /// Debian's compiler with the library's source, for systems without rustup.
 const DEBIAN: &str =
@@ -16,17 +17,29 @@ const DEBIAN: &str =
 /// dependency of the tokenizers asks for, come from the browser.
 const FLAGS: &str = "-C target-feature=+simd128 --cfg getrandom_backend=\"wasm_js\"";
 
+/// Compiles them into target/wasm32-unknown-unknown/web.
+pub(crate) fn compile(sh: &Shell) -> anyhow::Result<()> {
+    let cargo = find(sh)?;
+    let (program, arguments) = (&cargo.program, &cargo.arguments);
+    cmd!(sh, "{program} build --profile web --target {TARGET} {arguments...}")
+        .args(["--package", "suites-web", "--package", "minilm-web", "--package", "llama-web"])
+        .args(["--package", "backend-webgpu"])
+        .args(["--lib", "--example", "browser"])
+        .run()
+        .context("the modules don't compile")
+}
+
 /// A cargo that can build for the target.
-pub(crate) struct Cargo<'a> {
-    pub(crate) program: PathBuf,
+struct Cargo<'a> {
+    program: PathBuf,
     /// What it needs besides `--target`.
-    pub(crate) arguments: Vec<&'static str>,
+    arguments: Vec<&'static str>,
     _environment: Vec<PushEnv<'a>>,
 }
 
 /// Finds one: the running toolchain, with rustup's help if the target is missing; else Debian's, which has no
 /// library for the target and builds it.
-pub(crate) fn find(sh: &Shell) -> anyhow::Result<Cargo<'_>> {
+fn find(sh: &Shell) -> anyhow::Result<Cargo<'_>> {
     let mut environment = vec![sh.push_env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_RUSTFLAGS", FLAGS)];
     if !has_library(sh) && cmd!(sh, "rustup target add {TARGET}").run().is_err() {
         let (cargo, rustc) = (PathBuf::from("/usr/bin/cargo"), PathBuf::from("/usr/bin/rustc"));
