@@ -162,36 +162,56 @@ pub(crate) fn of_one_call(tested: &BackendUnderTest) -> Result<(), String> {
     }
 }
 
-/// Products in flight while calls give up.
-const IN_FLIGHT: usize = 4;
+/// Products in flight during these calls.
+const IN_FLIGHT: usize = 8;
 
 /// The timeout of these calls, short beside a product on a CPU.
 const SHORT: Duration = Duration::from_millis(20);
 
-/// A call that gives up waits for no submission of another thread's, either: some drivers keep one until the work before it
-/// has finished, and wgpu has a lock as long.
+/// No call waits for another thread's submission beyond its timeout: some drivers keep one until the work before it has
+/// finished, and wgpu has locks as long.
 pub(crate) fn while_submitting(tested: &BackendUnderTest) -> Result<(), String> {
     let Some(backend) = opened(tested)? else { return Ok(()) };
-    let (a, c) = (backend.alloc(4 * N * N).map_err(told)?, backend.alloc(4 * N * N).map_err(told)?);
+    let alloc = || backend.alloc(4 * N * N).map_err(told);
+    let (a, b, c) = (alloc()?, alloc()?, alloc()?);
     backend.fill(a, DType::F32, N * N, 1.0).map_err(told)?;
     let product = || backend.gemm(NoTrans, NoTrans, N, N, N, 1.0, a, N, a, N, 0.0, c, N);
-    // Compiles it.
+    // Compiles what is used below.
+    backend.unary(UnaryOp::Neg, a, b, SMALL).map_err(told)?;
     product().and_then(|()| backend.synchronize()).map_err(told)?;
     let start = Instant::now();
     product().and_then(|()| backend.synchronize()).map_err(told)?;
-    // Who waits for a submission waits for most of a product.
-    let grace = (start.elapsed() / 2).max(Duration::from_millis(100));
+    // Who waits for a submission waits for most of a product; where that is short, nothing is seen.
+    let grace = (start.elapsed() / 2).max(Duration::from_millis(250));
     for _ in 0..IN_FLIGHT {
         product().map_err(told)?;
     }
     // A thread of the backend's is at a submission.
     thread::sleep(grace / 4);
     backend.set_timeout(SHORT).map_err(told)?;
-    let mut given_up = 0;
-    for _ in 0..IN_FLIGHT {
-        given_up += usize::from(!within(SHORT, grace, "synchronize", || backend.synchronize())?);
-    }
-    println!("{}: {given_up} given up, none of them {grace:?} late", tested.label);
+    let (mut bytes, host) = (vec![0; 4 * SMALL], vec![0; 4 * N * N]);
+    let mut given_up = Vec::new();
+    let mut timed = |what: &'static str, call: &mut dyn FnMut() -> BackendResult<()>| {
+        let worked = within(SHORT, grace, what, call)?;
+        given_up.extend((!worked).then_some(what));
+        Ok::<_, String>(())
+    };
+    timed("synchronize", &mut || backend.synchronize())?;
+    timed("alloc", &mut || backend.alloc(LONG).and_then(|ptr| backend.free(ptr)))?;
+    timed("copy_htod", &mut || backend.copy_htod(b, &host))?;
+    timed("copy_dtoh", &mut || backend.copy_dtoh(&mut bytes, a))?;
+    timed("copy_dtod", &mut || backend.copy_dtod(b, a, 4 * SMALL))?;
+    timed("unary", &mut || backend.unary(UnaryOp::Neg, b, b, SMALL))?;
+    timed("fill", &mut || backend.fill(b, DType::F32, SMALL, 0.0))?;
+    timed("view", &mut || backend.view(b, 4, 4).and_then(|view| backend.free(view)))?;
+    timed("free", &mut || backend.free(b))?;
+    timed("trim", &mut || backend.trim().map(drop))?;
+    timed("flush", &mut || backend.flush())?;
+    timed("capture", &mut || {
+        let graph = backend.capture(&mut |on| on.unary(UnaryOp::Neg, a, a, SMALL))?;
+        backend.free_graph(graph)
+    })?;
+    println!("{}: gave up: {given_up:?}, none of them {grace:?} late", tested.label);
     backend.set_timeout(Duration::from_secs(120)).map_err(told)?;
     let mut got = vec![0f32; N * N];
     backend.copy_dtoh(bytemuck::cast_slice_mut(&mut got), c).map_err(told)?;
