@@ -256,8 +256,9 @@ impl WebGpuBackend {
         self.opened.as_ref().map_or(0, |opened| opened.state().pace.cuts())
     }
 
-    /// How long a call waits for the device before it returns [`Timeout`](BackendError::Timeout); two minutes
-    /// unless set.
+    /// How long a blocking call waits for the device before it returns [`Timeout`](BackendError::Timeout); two minutes
+    /// unless set, and again after a loss and [`init`](ComputeBackend::init). Futures wait until they are ready or
+    /// dropped.
     ///
     /// # Errors
     /// [`NotInitialized`](BackendError::NotInitialized).
