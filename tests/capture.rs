@@ -15,7 +15,7 @@ use backend_api::{BackendError, BinaryOp, ComputeBackend, DType, ErrorKind, Redu
 use backend_webgpu::WebGpuBackend;
 use conformance::{Case, Outcome, cases};
 use libtest_mimic::{Arguments, Failed, Trial};
-use suites::{BackendUnderTest, Sample, backends, registry};
+use suites::{BackendUnderTest, Filter, Sample, backends, registry};
 
 /// One in how many conformance cases is run on an adapter.
 const EVERY: usize = 96;
@@ -69,14 +69,15 @@ fn text(error: BackendError) -> String {
 
 fn replayed(tested: &BackendUnderTest) -> Result<(), String> {
     let backend = tested.backend()?;
-    let filter = std::env::var("CASE").unwrap_or_default();
+    let filter = Filter::from_environment();
+    filter.check(cases().iter().map(Case::path))?;
     let sample = match &*tested.selector {
         "cpu" if filter.is_empty() => Sample::nested(&backend.device_info().map_err(text)?, EVERY_ON_CPU)?,
         _ if !filter.is_empty() => Sample::all(),
         _ => Sample::nested(&backend.device_info().map_err(text)?, EVERY)?,
     };
     let mut families: BTreeMap<&str, Vec<Case>> = BTreeMap::new();
-    for case in cases().into_iter().filter(|case| case.is_one_call() && case.path().contains(&filter)) {
+    for case in cases().into_iter().filter(|case| case.is_one_call() && filter.has(&case.path())) {
         families.entry(case.family).or_default().push(case);
     }
     let (mut right, mut failures) = (0, Vec::new());

@@ -16,7 +16,7 @@ use backend_api::ComputeBackend;
 use backend_webgpu::WebGpuBackend;
 use conformance::{Case, Outcome, cases};
 use libtest_mimic::{Arguments, Failed, Trial};
-use suites::{BackendUnderTest, Sample, Shard, backends};
+use suites::{BackendUnderTest, Filter, Sample, Shard, backends};
 
 /// How many failing cases of an operation are listed.
 const LISTED: usize = 20;
@@ -37,17 +37,18 @@ struct Tally {
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
-    let filter = std::env::var("CASE").unwrap_or_default();
-    let shard = match Shard::from_environment() {
+    let filter = Filter::from_environment();
+    let all = cases();
+    let checked = filter.check(all.iter().map(Case::path)).and_then(|()| Shard::from_environment());
+    let shard = match checked {
         Ok(shard) => shard,
         Err(why) => {
             println!("{why}");
             return ExitCode::FAILURE;
         }
     };
-    let is_meant =
-        |case: &Case| filter.split(',').any(|part| case.path().contains(part)) && shard.has(&case.path());
-    let cases: Vec<Case> = cases().into_iter().filter(is_meant).collect();
+    let is_meant = |case: &Case| filter.has(&case.path()) && shard.has(&case.path());
+    let cases: Vec<Case> = all.into_iter().filter(is_meant).collect();
     let cases: Arc<[Case]> = cases.into();
     let tally = |backend| Arc::new(Tally::new(backend, !filter.is_empty()));
     let tallies: Vec<Arc<Tally>> = backends().into_iter().map(tally).collect();

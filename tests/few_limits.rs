@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use backend_api::{BinaryOp, ComputeBackend as _, ErrorKind, UnaryOp};
 use backend_webgpu::WebGpuBackend;
 use conformance::{Arena, Case, Outcome, cases};
-use suites::{BackendUnderTest, Sample, Shard};
+use suites::{BackendUnderTest, Filter, Sample, Shard};
 
 use super::within_blocks::LISTED;
 use super::{expect_all, opened, read, text};
@@ -74,13 +74,13 @@ impl Opening {
         let arena = self.block.map(|block| Arena::new(&backend, block)).transpose().map_err(text)?;
         let sample = Sample::nested(&backend.device_info().map_err(text)?, EVERY)?;
         let shard = Shard::from_environment()?;
-        let filter = std::env::var("CASE").unwrap_or_default();
+        let filter = Filter::from_environment();
         let mut families: BTreeMap<&str, Vec<Case>> = BTreeMap::new();
         let fits = |case: &Case| self.block.is_none() || case.is_one_call();
         let is_quick = |case: &Case| !SLOW.contains(&case.family) || !filter.is_empty();
         let chosen = |case: &Case| {
             let path = case.path();
-            path.contains(&filter) && shard.has(&path) && fits(case) && is_quick(case)
+            filter.has(&path) && shard.has(&path) && fits(case) && is_quick(case)
         };
         for case in cases().into_iter().filter(chosen) {
             families.entry(case.family).or_default().push(case);

@@ -4,9 +4,9 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::available_parallelism;
 
-use backend_api::{BackendFactory, ComputeBackend};
+use backend_api::ComputeBackend;
+use backend_webgpu::WebGpuBackend;
 use backend_webgpu::variants::KernelSource;
-use backend_webgpu::{WebGpuBackend, WebGpuFactory};
 use conformance::Case;
 use libtest_mimic::{Arguments, Failed, Trial};
 use suites::{Sample, Shard};
@@ -56,7 +56,14 @@ impl Device {
 /// adapter is a failure.
 pub(crate) fn run(trials: fn(&Arc<Device>) -> Vec<Trial>) -> ExitCode {
     let mut by_device = Vec::new();
-    for device in WebGpuFactory.devices() {
+    for found in suites::adapters() {
+        let device = match found {
+            Ok(device) => device,
+            Err((name, why)) => {
+                by_device.push(vec![Trial::test(name, move || Err(why.into()))]);
+                continue;
+            }
+        };
         let selector = device.selector.strip_prefix("webgpu:").unwrap_or_default().to_owned();
         let name = format!("{} {}", device.selector, device.name);
         let mut backend = WebGpuBackend::select(&selector);
@@ -75,11 +82,7 @@ pub(crate) fn run(trials: fn(&Arc<Device>) -> Vec<Trial>) -> ExitCode {
     let mut arguments = Arguments::from_args();
     let threads = available_parallelism().map_or(1, usize::from).min(by_device.len().max(1));
     arguments.test_threads.get_or_insert(threads);
-    let mut all = in_turns(by_device);
-    if all.is_empty() {
-        all.push(Trial::test("adapters", || Err("no WebGPU adapter found".into())));
-    }
-    suites::run(&arguments, all).exit_code()
+    suites::run(&arguments, in_turns(by_device)).exit_code()
 }
 
 /// The first of each list, then the second of each, and so on.

@@ -5,13 +5,16 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use backend_api::{ComputeBackend, DeviceInfo, Registry};
+use backend_api::{BackendFactory as _, ComputeBackend, DeviceInfo, Registry};
+use backend_webgpu::WebGpuFactory;
 use libtest_mimic::{Arguments, Conclusion, Trial};
 
 #[cfg(doctest)]
 mod documents;
+mod filter;
 mod sample;
 
+pub use filter::Filter;
 pub use sample::{Sample, Shard, every};
 
 /// The environment variable that restricts the suites: selectors such as `cpu` or `webgpu:0`, or `webgpu` for
@@ -75,38 +78,87 @@ impl BackendUnderTest {
 #[must_use]
 pub fn backends() -> Vec<BackendUnderTest> {
     let registry = registry();
-    let devices = registry.available();
-    let chosen = std::env::var(BACKENDS_VARIABLE).unwrap_or_default();
-    let chosen: Vec<&str> = chosen.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
-    let wanted = if chosen.is_empty() { vec!["cpu", "webgpu"] } else { chosen };
+    let wanted = chosen().unwrap_or_else(|| ["cpu", "webgpu"].map(str::to_owned).into());
+    named(&registry.available(), &wanted)
+        .into_iter()
+        .map(|found| match found {
+            Ok(device) => BackendUnderTest::open(&registry, device),
+            Err((name, reason)) => BackendUnderTest::missing(name, reason),
+        })
+        .collect()
+}
 
-    let mut opened = HashSet::new();
-    let mut backends = Vec::new();
+/// The WebGPU adapters, or those that [`BACKENDS_VARIABLE`] names, for suites that open them by themselves; in place of one that
+/// is missing its name and why.
+#[must_use]
+pub fn adapters() -> Vec<Result<DeviceInfo, (String, String)>> {
+    let mut wanted = chosen().unwrap_or_else(|| vec!["webgpu".to_owned()]);
+    wanted.retain(|name| name != "cpu");
+    let found = named(&WebGpuFactory.devices(), &wanted)
+        .into_iter()
+        .map(|found| found.cloned().map_err(|(name, reason)| (name.to_owned(), reason)))
+        .collect();
+    found
+}
+
+/// The names in the environment variable.
+fn chosen() -> Option<Vec<String>> {
+    let text = std::env::var(BACKENDS_VARIABLE).ok()?;
+    let names: Vec<String> =
+        text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    Some(names).filter(|names| !names.is_empty())
+}
+
+/// The devices that are meant, each once; for a name that means none, the name and why it is an error.
+fn named<'a>(
+    devices: &'a [DeviceInfo],
+    wanted: &'a [String],
+) -> Vec<Result<&'a DeviceInfo, (&'a str, String)>> {
+    let mut seen = HashSet::new();
+    let mut found = Vec::new();
     for name in wanted {
-        let mut found = false;
-        for device in devices.iter().filter(|device| is_named(device, name)) {
-            found = true;
-            if opened.insert(&device.selector) {
-                backends.push(BackendUnderTest::open(&registry, device));
-            }
-        }
-        if !found {
-            let reason = match name {
+        let mut meant = devices.iter().filter(|device| is_named(device, name)).peekable();
+        if meant.peek().is_none() {
+            let reason = match name.as_str() {
                 "webgpu" => NO_ADAPTER.to_owned(),
-                _ => format!("{BACKENDS_VARIABLE} names {name:?}, which is none of {}", selectors(&devices)),
+                _ => format!("{BACKENDS_VARIABLE} names {name:?}, which is none of {}", selectors(devices)),
             };
-            backends.push(BackendUnderTest::missing(name, reason));
+            found.push(Err((name.as_str(), reason)));
         }
+        found.extend(meant.filter(|device| seen.insert(&device.selector)).map(Ok));
     }
-    backends
+    found
+}
+
+/// What is wrong with what a person has set, and whether there is something to run.
+///
+/// # Errors
+/// Why a suite must not pass.
+fn check(trials: &[Trial]) -> Result<(), String> {
+    every(1)?;
+    Shard::from_environment()?;
+    match chosen() {
+        // An adapter that isn't there has a trial, which fails.
+        Some(names) if trials.is_empty() && names.iter().all(|name| name == "cpu") => {
+            println!("{BACKENDS_VARIABLE} names no adapter, and this suite has nothing for the CPU");
+            Ok(())
+        }
+        _ if trials.is_empty() => Err("there is nothing to run".to_owned()),
+        _ => Ok(()),
+    }
 }
 
 /// How long the threads of trials have for ending. libglvnd frees what it has of a thread that has used OpenGL when the thread
 /// ends, and what it has of all threads when the process exits; where both happen at once, memory is freed twice.
 const ENDING: Duration = Duration::from_millis(100);
 
-/// Runs trials in several threads, which end before a `main` that returns then.
+/// Runs trials in several threads, which end before a `main` that returns then. What is wrong with the environment's variables
+/// ends the process at once: a trial that fails for it could be left out by its name.
 pub fn run(arguments: &Arguments, trials: Vec<Trial>) -> Conclusion {
+    if let Err(why) = check(&trials) {
+        println!("{why}");
+        std::process::exit(1);
+    }
     let conclusion = libtest_mimic::run(arguments, trials);
     std::thread::sleep(ENDING);
     conclusion

@@ -173,7 +173,8 @@ fn spread(name: &str) -> u64 {
 pub fn every(usual: usize) -> Result<usize, String> {
     match std::env::var(VARIABLE) {
         Ok(text) => {
-            text.parse().map(|every: usize| every.max(1)).map_err(|error| format!("{VARIABLE}: {error}"))
+            let every = text.parse().ok().filter(|&every| every > 0);
+            every.ok_or_else(|| format!("{VARIABLE} is {text:?}, and not a number such as 1 or 50"))
         }
         Err(_) => Ok(usual),
     }

@@ -25,8 +25,9 @@ use backend_api::desc::{
 use backend_api::quant::{QuantFormat, repack};
 use backend_api::{BackendError, BackendResult, ComputeBackend, DType, ErrorKind, ReduceOp};
 use backend_webgpu::WebGpuBackend;
+use conformance::{Case, cases};
 use libtest_mimic::{Failed, Trial};
-use suites::BackendUnderTest;
+use suites::{BackendUnderTest, Filter};
 
 /// The most bytes that a kernel can bind.
 const BINDING: usize = 64 << 10;
@@ -38,6 +39,15 @@ const BUFFER: usize = 256 << 10;
 const BLOCK: usize = 32 * BINDING;
 
 fn main() -> ExitCode {
+    let names = cases()
+        .iter()
+        .map(Case::path)
+        .chain(random_operands::families().map(str::to_owned))
+        .collect::<Vec<_>>();
+    if let Err(why) = Filter::from_environment().check(names) {
+        println!("{why}");
+        return ExitCode::FAILURE;
+    }
     // Cases share the arena of their device.
     suites::run_one_at_a_time(trials)
 }

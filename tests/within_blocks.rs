@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use backend_api::ComputeBackend;
 use backend_webgpu::WebGpuBackend;
 use conformance::{Arena, Case, Failure, Outcome, cases};
-use suites::{Sample, Shard};
+use suites::{Filter, Sample, Shard};
 
 use super::{BLOCK, BUFFER, text};
 
@@ -90,10 +90,10 @@ pub(super) fn replayed_across_buffers(backend: &WebGpuBackend) -> Result<(), Str
 fn conformance(backend: &WebGpuBackend, arena: Arena, share: &Share) -> Result<(), String> {
     let &Share { every, fewest, .. } = share;
     let sample = Sample::nested(&backend.device_info().map_err(text)?, every)?;
-    let filter = std::env::var("CASE").unwrap_or_default();
+    let filter = Filter::from_environment();
     let shard = Shard::from_environment()?;
     let mut families: BTreeMap<&str, Vec<Case>> = BTreeMap::new();
-    let chosen = |case: &Case| case.is_one_call() && case.path().contains(&filter) && shard.has(&case.path());
+    let chosen = |case: &Case| case.is_one_call() && filter.has(&case.path()) && shard.has(&case.path());
     for case in cases().into_iter().filter(chosen) {
         families.entry(case.family).or_default().push(case);
     }

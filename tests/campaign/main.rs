@@ -48,15 +48,15 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let wanted: Vec<(String, Run)> = all(options.is_long())
-        .into_iter()
-        .filter(|(part, ..)| options.wants(part))
-        .map(|(_, name, run)| (name, run))
-        .collect();
-    if wanted.is_empty() {
-        println!("no such part");
+    let all = all(options.is_long());
+    let mut parts: Vec<&str> = all.iter().map(|&(part, ..)| part).collect();
+    parts.dedup_by_key(|part| *part);
+    if let Err(why) = options.check(&parts, &PARTS.map(|part| part.name)) {
+        println!("{why}");
         return ExitCode::FAILURE;
     }
+    let wanted: Vec<(String, Run)> =
+        all.into_iter().filter(|(part, ..)| options.wants(part)).map(|(_, name, run)| (name, run)).collect();
     options.trials = wanted.len();
     let options = Arc::new(options);
     let trial = |(name, run): (String, Run)| {
@@ -95,7 +95,7 @@ fn all(long: bool) -> Vec<(&'static str, String, Run)> {
         add("fuzz", Box::new(fuzz::run));
         add("wgsl", Box::new(wgsl::run));
         if long {
-            add("soak", Box::new(soak::run_soak));
+            add(options::SOAK, Box::new(soak::run_soak));
         }
     }
     all

@@ -10,6 +10,12 @@ const ONLY: &str = "CAMPAIGN_ONLY";
 const CASE: &str = "CAMPAIGN_CASE";
 const PROGRAM: &str = "CAMPAIGN_PROGRAM";
 
+/// The part that runs only where there is time.
+pub(crate) const SOAK: &str = "soak";
+
+/// The most minutes: a week.
+const LONGEST: f64 = 10_080.0;
+
 /// How much to run, and from which seed.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -28,12 +34,23 @@ pub(crate) struct Options {
 impl Options {
     pub(crate) fn from_environment() -> Result<Self, String> {
         let program = match var(PROGRAM) {
-            Ok(path) => Some(std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?),
+            Ok(path) => {
+                let text = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+                if text.trim().is_empty() {
+                    return Err(format!("{path} has no program"));
+                }
+                Some(text)
+            }
             Err(_) => None,
         };
         let only = var(ONLY).unwrap_or_default();
+        let minutes = number(MINUTES)?;
+        let is_time = |&minutes: &f64| minutes > 0.0 && minutes <= LONGEST;
+        if let Some(wrong) = minutes.filter(|minutes| !is_time(minutes)) {
+            return Err(format!("{MINUTES} is {wrong}, and not a time above 0 and up to {LONGEST} minutes"));
+        }
         Ok(Self {
-            minutes: number(MINUTES)?,
+            minutes,
             seed: number(SEED)?.unwrap_or(0),
             only: only.split(',').filter(|part| !part.is_empty()).map(str::to_owned).collect(),
             case: number(CASE)?,
@@ -50,6 +67,19 @@ impl Options {
     /// Whether a part is wanted.
     pub(crate) fn wants(&self, part: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only == part)
+    }
+
+    /// That every part which is asked for is one of `parts`, and that a program is for parts that run programs.
+    pub(crate) fn check(&self, parts: &[&str], of_programs: &[&str]) -> Result<(), String> {
+        let wrong = |known: &[&str]| self.only.iter().find(|only| !known.contains(&only.as_str())).cloned();
+        if let Some(part) = wrong(parts) {
+            let why = if part == SOAK { ", which takes --minutes" } else { "" };
+            return Err(format!("there is no part {part:?}{why}; there are {}", parts.join(", ")));
+        }
+        if self.program.is_some() && (self.only.is_empty() || wrong(of_programs).is_some()) {
+            return Err(format!("a program is for --only with one of {}", of_programs.join(", ")));
+        }
+        Ok(())
     }
 
     /// The cases to run, by number: the one that was asked for, as many as the time allows, or `few`.
@@ -77,7 +107,7 @@ impl Options {
 
 fn number<T: std::str::FromStr<Err: std::fmt::Display>>(variable: &str) -> Result<Option<T>, String> {
     match var(variable) {
-        Ok(text) => text.parse().map(Some).map_err(|error| format!("{variable}: {error}")),
+        Ok(text) => text.parse().map(Some).map_err(|error| format!("{variable} is {text:?}: {error}")),
         Err(_) => Ok(None),
     }
 }

@@ -25,7 +25,7 @@ use backend_webgpu::WebGpuBackend;
 use device::{Placed, judge, text};
 use family::{Family, Size};
 use libtest_mimic::{Arguments, Failed, Trial};
-use suites::{BackendUnderTest, backends};
+use suites::{BackendUnderTest, Filter, backends};
 
 /// KiB of a large operand, and of a binding, where the environment says nothing.
 const SMALL: [usize; 2] = [300, 64];
@@ -131,6 +131,9 @@ fn number(variable: &str) -> Result<Option<usize>, String> {
     text.parse().map(Some).map_err(|error| format!("{variable}: {error}"))
 }
 
+/// The test of uploads and reads, which is named like a family.
+const TRANSFERS: &str = "transfers";
+
 /// What the environment asks for.
 struct Asked {
     /// Of a large operand.
@@ -139,13 +142,14 @@ struct Asked {
     limit: Option<usize>,
     /// One in how many families runs.
     every: usize,
-    /// A part of the names of those.
-    filter: String,
+    /// Parts of the names of those.
+    filter: Filter,
 }
 
 impl Asked {
     fn from_environment() -> Result<Self, String> {
-        let filter = std::env::var("CASE").unwrap_or_default();
+        let filter = Filter::from_environment();
+        filter.check(FAMILIES.iter().map(|&(name, _)| name).chain([TRANSFERS]))?;
         let limit = number("MAX_BINDING_KIB")?.map(|kib| kib << 10);
         let every = if filter.is_empty() { suites::every(EVERY)? } else { 1 };
         Ok(match (number("GIB")?, number("KIB")?) {
@@ -176,14 +180,14 @@ fn main() -> ExitCode {
         let slug = tested.slug.clone();
         let device =
             Arc::new(Device { tested, limit, bytes, opened: Mutex::default(), lines: Mutex::default() });
-        let families = FAMILIES.iter().filter(|(name, _)| name.contains(&filter));
+        let families = FAMILIES.iter().filter(|(name, _)| filter.has(name));
         for &(name, make) in families.step_by(every) {
             let device = Arc::clone(&device);
             trials.push(Trial::test(format!("huge/{slug}/{name}"), move || device.check(name, make)));
         }
-        if "transfers".contains(filter.as_str()) {
+        if filter.has(TRANSFERS) {
             let device = Arc::clone(&device);
-            trials.push(Trial::test(format!("huge/{slug}/transfers"), move || device.transfers()));
+            trials.push(Trial::test(format!("huge/{slug}/{TRANSFERS}"), move || device.transfers()));
         }
         devices.push(device);
     }

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use suites::{BackendUnderTest, backends};
+use suites::{BackendUnderTest, Filter, backends};
 
 use data::{Array, Case, Kind, Suite};
 use device::Device;
@@ -37,7 +37,11 @@ fn main() -> ExitCode {
     };
     let reasons: HashMap<&str, &str> =
         UNMAPPED.iter().flat_map(|&(reason, names)| names.iter().map(move |&name| (name, reason))).collect();
-    let filter = std::env::var("CASE").unwrap_or_default();
+    let filter = Filter::from_environment();
+    if let Err(why) = filter.check(suite.cases.iter().map(|case| &case.name)) {
+        println!("{why}");
+        return ExitCode::FAILURE;
+    }
     let mut trials = vec![table(&suite)];
     for backend in backends() {
         let backend = Arc::new(backend);
@@ -47,7 +51,7 @@ fn main() -> ExitCode {
             continue;
         }
         let mapped = (0..suite.cases.len()).filter(|&i| !reasons.contains_key(suite.cases[i].name.as_str()));
-        for i in mapped.filter(|&i| suite.cases[i].name.contains(&filter)) {
+        for i in mapped.filter(|&i| filter.has(&suite.cases[i].name)) {
             let (suite, backend) = (suite.clone(), backend.clone());
             let name = format!("onnx/{}/{}", backend.slug, suite.cases[i].name);
             trials.push(Trial::test(name, move || check(&suite, &suite.cases[i], &backend)));

@@ -81,14 +81,19 @@ fn number(variable: &str) -> Result<Option<usize>, String> {
     text.parse().map(Some).map_err(|error| format!("{variable}: {error}"))
 }
 
+/// The families that `CASE` may name.
+pub(super) fn families() -> impl Iterator<Item = &'static str> {
+    FAMILIES.iter().map(|&(family, _)| family)
+}
+
 pub(super) fn random_operands(backend: &WebGpuBackend) -> Result<(), String> {
     let cpu = suites::registry().create("cpu").map_err(text)?;
-    let filter = std::env::var("CASE").unwrap_or_default();
+    let filter = suites::Filter::from_environment();
     let (cases, seed) = (number("RANDOM_CASES")?.unwrap_or(CASES), number("RANDOM_SEED")?.unwrap_or(0));
     let cases = number("RANDOM_CASE")?.map_or(0..cases, |case| case..case + 1);
     let (mut tally, mut failures) = (BTreeMap::<(&str, Outcome), usize>::new(), Vec::new());
     for case in cases {
-        for (family, make) in FAMILIES.iter().filter(|(family, _)| family.contains(&filter)) {
+        for (family, make) in FAMILIES.iter().filter(|(family, _)| filter.has(family)) {
             let mut draw = Draw::new(&format!("{family} {seed} {case}"), BINDING);
             make(&mut draw, &mut |draw, op, command| {
                 let began = Instant::now();

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use backend_api::{ComputeBackend, Registry};
 use conformance::program::{Findings, Plain, Profile, generate, run};
-use conformance::{Outcome, cases};
+use conformance::{Case, Outcome, cases};
 use libtest_mimic::{Arguments, Failed, Trial};
-use suites::{BackendUnderTest, Sample, backends, registry};
+use suites::{BackendUnderTest, Filter, Sample, backends, registry};
 
 /// One in so many cases of the conformance suite.
 const SAMPLE: usize = 48;
@@ -57,13 +57,11 @@ fn open(tested: &BackendUnderTest) -> Result<Box<dyn ComputeBackend>, Failed> {
 
 fn cases_agree(tested: &BackendUnderTest) -> Result<(), Failed> {
     let backend = open(tested)?;
-    let filter = std::env::var("CASE").ok();
+    let filter = Filter::from_environment();
+    filter.check(cases().iter().map(Case::path))?;
     let device = tested.backend()?.device_info().map_err(|error| format!("{error:?}"))?;
     let sample = Sample::nested(&device, SAMPLE)?;
-    let is_meant = |path: &str| match &filter {
-        Some(filter) => filter.split(',').any(|part| path.contains(part)),
-        None => sample.has(path),
-    };
+    let is_meant = |path: &str| if filter.is_empty() { sample.has(path) } else { filter.has(path) };
     let (mut count, mut failures) = (0, Vec::new());
     // Cases that count handles or allocate on purpose until there is no memory are for one backend.
     for case in cases().into_iter().filter(|case| case.is_one_call() && is_meant(&case.path())) {

@@ -14,13 +14,13 @@ pub(crate) struct Args {
     /// Another seed gives other cases
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Some parts: arguments, programs, threads, faults, fuzz, wgsl, soak
+    /// Some parts: arguments, programs, threads, faults, fuzz (configurations of minilm too), wgsl, and with --minutes soak
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Some backends, such as cpu or webgpu:0
     #[arg(long, value_delimiter = ',')]
     backend: Vec<String>,
-    /// One case, by the number that a failure tells
+    /// One case, by the number that a failure tells, of the part that --only names
     #[arg(long)]
     case: Option<u64>,
     /// A program to run, as a failure prints it; with --only programs, threads or faults

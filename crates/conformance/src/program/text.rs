@@ -67,7 +67,9 @@ impl FromStr for Program {
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
             let wrong = |why: &dyn fmt::Display| format!("line {}: {why}", number + 1);
             let (thread, call) = line.trim().split_once(' ').ok_or_else(|| wrong(&"no thread"))?;
-            let thread: usize = thread.parse().map_err(|error| wrong(&error))?;
+            let thread: usize = thread
+                .parse()
+                .map_err(|error| wrong(&format!("the thread's number is {thread:?}: {error}")))?;
             let call: Call = serde_json::from_str(call).map_err(|error| wrong(&error))?;
             if thread >= program.threads.len() {
                 // A program of a person's has few threads; one with a slip of the pen must not take all
