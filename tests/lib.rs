@@ -94,11 +94,10 @@ pub fn backends() -> Vec<BackendUnderTest> {
 pub fn adapters() -> Vec<Result<DeviceInfo, (String, String)>> {
     let mut wanted = chosen().unwrap_or_else(|| vec!["webgpu".to_owned()]);
     wanted.retain(|name| name != "cpu");
-    let found = named(&WebGpuFactory.devices(), &wanted)
+    named(&WebGpuFactory.devices(), &wanted)
         .into_iter()
         .map(|found| found.cloned().map_err(|(name, reason)| (name.to_owned(), reason)))
-        .collect();
-    found
+        .collect()
 }
 
 /// The names in the environment variable.

@@ -189,7 +189,7 @@ pub(crate) fn unfit_buffers(tested: &BackendUnderTest) -> Result<(), String> {
     let device = backend.device().ok_or("no device")?.clone();
     let all = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
     let mut unfit: Vec<(u64, wgpu::BufferUsages)> = all.iter().map(|usage| (64, all - usage)).collect();
-    unfit.extend([63, 60, 8].map(|size| (size, all)));
+    unfit.extend([63, 60, 8, 0].map(|size| (size, all)));
     for (size, usage) in unfit {
         let buffer = device.create_buffer(&wgpu::BufferDescriptor {
             label: None,

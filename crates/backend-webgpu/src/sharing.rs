@@ -57,7 +57,7 @@ impl WebGpuBackend {
         Ok((slice.block.buffer().clone(), slice.offset as u64, slice.len as u64))
     }
 
-    /// A handle to a buffer of this device that the caller made, of a multiple of 16 bytes, with the usages STORAGE,
+    /// A handle to a buffer of this device that the caller made, of 16 bytes or a multiple, with the usages STORAGE,
     /// COPY_SRC and COPY_DST. It is freed like any handle; the buffer lives as long as the caller or the backend uses it.
     /// A buffer that is imported again, or was exported, is the memory that it is already known as, until its handles and
     /// what was recorded with them are gone: after that its content is the caller's, whether or not a late error kept the
@@ -77,9 +77,10 @@ impl WebGpuBackend {
             wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST;
         let unsupported = |need| Err(BackendError::Unsupported { op, need });
         // Kernels read whole vectors, of the last of which only a part may be an operand's.
-        if !buffer.usage().contains(needed) || !buffer.size().is_multiple_of(VECTOR_BYTES) {
+        let is_whole = buffer.size() > 0 && buffer.size().is_multiple_of(VECTOR_BYTES);
+        if !buffer.usage().contains(needed) || !is_whole {
             return unsupported(format!(
-                "a buffer of whole {VECTOR_BYTES}-byte vectors with the usages {needed:?}"
+                "a buffer of one or more whole {VECTOR_BYTES}-byte vectors with the usages {needed:?}"
             ));
         }
         if buffer.get_mapped_range(..).is_ok() {

@@ -43,7 +43,7 @@ pub(crate) struct Context {
     pub(crate) cache: Option<Cache>,
     pub(crate) gl_lock: GlLock,
     pub(crate) limits: BindingLimits,
-    timeout_ms: AtomicU64,
+    timeout_nanos: AtomicU64,
     /// Bound where an operation leaves out an operand.
     null: Arc<Block>,
     /// Bound where an operation leaves out an output.
@@ -114,7 +114,7 @@ impl Context {
             cache: None,
             gl_lock,
             limits: BindingLimits::of(limits),
-            timeout_ms: AtomicU64::new(Self::DEFAULT_TIMEOUT.as_millis() as u64),
+            timeout_nanos: AtomicU64::new(Self::DEFAULT_TIMEOUT.as_nanos() as u64),
             pipelines,
             gpu,
         })
@@ -129,11 +129,11 @@ impl Context {
     }
 
     pub(crate) fn timeout(&self) -> Duration {
-        Duration::from_millis(self.timeout_ms.load(Ordering::Relaxed))
+        Duration::from_nanos(self.timeout_nanos.load(Ordering::Relaxed))
     }
 
     pub(crate) fn set_timeout(&self, timeout: Duration) {
-        self.timeout_ms.store(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.timeout_nanos.store(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// Closes the device, when it is dropped, within this time or in the background.

@@ -325,7 +325,7 @@ impl Submitter {
             Ok(_) | Err(wgpu::PollError::Timeout) => Ok(()),
             Err(error) => {
                 // wgpu no longer knows the submission, which is how it answers after a loss.
-                self.port.health.lose(&error.to_string());
+                self.port.health.lose(&format!("work that was submitted is gone: {error}"));
                 self.port.health.check()
             }
         }
