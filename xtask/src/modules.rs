@@ -17,7 +17,7 @@ const DEBIAN: &str =
 /// dependency of the tokenizers asks for, come from the browser.
 const FLAGS: &str = "-C target-feature=+simd128 --cfg getrandom_backend=\"wasm_js\"";
 
-/// Compiles them into target/wasm32-unknown-unknown/web.
+/// Compiles the modules into target/wasm32-unknown-unknown/web.
 pub(crate) fn compile(sh: &Shell) -> anyhow::Result<()> {
     let cargo = find(sh)?;
     let (program, arguments) = (&cargo.program, &cargo.arguments);
