@@ -22,8 +22,8 @@ const RUST_EXAMPLE: &str = "examples/ort/Cargo.toml";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Versions of ONNX Runtime, the newest first, whose claims are compared with the lists; others that are supported
-    /// are 1.25.1 and those between
+    /// Versions of ONNX Runtime, the newest first: what the provider claims there is compared with the lists. 1.25.1 is
+    /// tested on demand
     #[arg(long, value_delimiter = ',', default_value = "1.32.0,1.23.2")]
     versions: Vec<String>,
     /// Devices, as COMPUTE_BACKEND names them

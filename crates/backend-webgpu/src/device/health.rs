@@ -102,6 +102,11 @@ impl Health {
         }
     }
 
+    /// Marks the device as lost because wgpu no longer knows a submission, which is how it answers a wait after a loss.
+    pub(crate) fn lose_submission(&self, error: &wgpu::PollError) {
+        self.lose(&format!("work that was submitted is gone: {error}"));
+    }
+
     /// Keeps an error for the next read or synchronize of every thread that it concerns; its number.
     pub(crate) fn report(&self, error: wgpu::Error) -> u64 {
         tracing::error!(%error, "the driver reported an error that no call was waiting for");
@@ -242,8 +247,8 @@ impl Health {
 }
 
 /// Whether the device is lost, as far as wgpu knows. It tells so by a callback, which another thread may be
-/// about to make; but a buffer that is made then can't be used. It is memory of the host's: the contents of any other wgpu
-/// copies on the queue, for which it takes a lock that a submission holds, however long the driver keeps it.
+/// about to make; but a buffer that is made then can't be used. The buffer can be mapped to be written: wgpu fills any
+/// other by a copy on the queue, with a lock that a submission holds for as long as the driver keeps it.
 fn is_gone(device: &GuardedDevice) -> bool {
     // In a browser a lost device makes buffers like any other.
     if cfg!(target_family = "wasm") {

@@ -324,8 +324,7 @@ impl Submitter {
         match sync::poll(&self.port.device, wait) {
             Ok(_) | Err(wgpu::PollError::Timeout) => Ok(()),
             Err(error) => {
-                // wgpu no longer knows the submission, which is how it answers after a loss.
-                self.port.health.lose(&format!("work that was submitted is gone: {error}"));
+                self.port.health.lose_submission(&error);
                 self.port.health.check()
             }
         }

@@ -124,7 +124,7 @@ fn run(port: &Port, jobs: &Receiver<Job>, open: &AtomicUsize) {
                     wgpu::PollType::Wait { submission_index: index.get().cloned(), timeout: Some(PATIENCE) };
                 if let Err(error @ wgpu::PollError::WrongSubmissionIndex(..)) = sync::poll(&port.device, wait)
                 {
-                    port.health.lose(&format!("work that was submitted is gone: {error}"));
+                    port.health.lose_submission(&error);
                 }
             }
         }
