@@ -29,8 +29,9 @@ fn last_quants(q: Quants, block: u32, zero: f32) -> vec4<f16> {
 // Four signed bytes, every second of them first, which takes half the instructions of their own order. With their signs
 // turned, they are 128 too large.
 fn signed_pairs(word: u32) -> vec4<f16> {
-  let even = (word & 0x00ff00ffu) ^ (KILO | 0x00800080u);
-  let odd = ((word >> 8u) & 0x00ff00ffu) ^ (KILO | 0x00800080u);
+  let turned = kilo() ^ 0x00800080u;
+  let even = (word & 0x00ff00ffu) ^ turned;
+  let odd = ((word >> 8u) & 0x00ff00ffu) ^ turned;
   let numbers = vec4<f16>(vec2<f16>(unpack2x16float(even)), vec2<f16>(unpack2x16float(odd)));
   return numbers - vec4<f16>(1152.0h);
 }
