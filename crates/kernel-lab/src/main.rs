@@ -6,6 +6,7 @@
 
 mod args;
 mod failure;
+mod files;
 mod operand;
 mod params;
 mod report;
@@ -125,10 +126,8 @@ fn open(selector: &str) -> Result<WebGpuBackend, Failure> {
 impl Source {
     /// The kernel that is named.
     fn desc(&self) -> Result<KernelDesc, Failure> {
+        let wgsl = files::read_text(&self.file).map_err(Failure::usage)?;
         let name = self.file.display().to_string();
-        let read =
-            if name == "-" { io::read_to_string(io::stdin()) } else { std::fs::read_to_string(&self.file) };
-        let wgsl = read.map_err(|error| Failure::usage(format!("can't read {name}: {error}")))?;
         let mut desc = KernelDesc::new(name, wgsl);
         desc.entry_point.clone_from(&self.entry);
         desc.constants = self.constants.iter().cloned().collect();

@@ -7,6 +7,7 @@ use backend_api::{DType, random};
 use half::f16;
 
 use crate::failure::Failure;
+use crate::files;
 use crate::params::checked;
 
 /// Bytes of one buffer, at most: what is filled here has to fit in the host's memory.
@@ -93,17 +94,8 @@ impl Operand {
     pub(crate) fn bytes(&self, seed: u64) -> Result<Vec<u8>, Failure> {
         let count = self.elements();
         if let Content::File(path) = &self.content {
-            let bytes = std::fs::read(path)
-                .map_err(|error| Failure::usage(format!("can't read {}: {error}", path.display())))?;
-            let need = self.byte_len();
-            if bytes.len() != need {
-                let [path, have] = [path.display().to_string(), bytes.len().to_string()];
-                return Err(Failure::usage(format!(
-                    "{path} has {have} bytes, the shape {:?} {need}",
-                    self.shape
-                )));
-            }
-            return Ok(bytes);
+            let whose = format!("the shape {:?} has", self.shape);
+            return files::read(path, self.byte_len(), &whose).map_err(Failure::usage);
         }
         let mut bytes = Vec::with_capacity(self.byte_len());
         let mut block = [0.0; 4];

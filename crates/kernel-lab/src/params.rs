@@ -1,9 +1,12 @@
 //! Parameters from the command line.
 
+use std::path::Path;
+
 use backend_api::DType;
 use backend_webgpu::{ParamField, ParamsInfo};
 use half::f16;
 
+use crate::files;
 use crate::operand::{dtype, push};
 
 /// The bytes of a kernel's parameters, as many as it has: fields by name, or typed numbers in order, or a file.
@@ -12,8 +15,9 @@ use crate::operand::{dtype, push};
 /// What is wrong with the text, or which field is missing.
 pub(crate) fn bytes(text: &str, info: Option<&ParamsInfo>) -> Result<Vec<u8>, String> {
     if let Some(path) = text.strip_prefix('@') {
-        let bytes = std::fs::read(path).map_err(|error| format!("can't read {path}: {error}"))?;
-        return complete(bytes, path, info);
+        let info = info.ok_or("the kernel has no parameters")?;
+        let whose = format!("the parameters ({}) have", fields(info));
+        return files::read(Path::new(path), info.bytes, &whose);
     }
     let items: Vec<&str> = text.split(',').map(str::trim).filter(|item| !item.is_empty()).collect();
     if items.iter().any(|item| item.contains('=')) {

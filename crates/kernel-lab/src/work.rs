@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::args::{Launch, Options};
 use crate::failure::{Failure, MISMATCH, show_warnings};
-use crate::{Output, open, operand, params, report};
+use crate::{Output, files, open, operand, params, report};
 
 /// A launch that is ready.
 struct Ready {
@@ -189,14 +189,9 @@ fn check_bindings(launch: &Launch, kernel: &Kernel, desc: &KernelDesc, max: usiz
 fn expected(launch: &Launch) -> Result<Vec<Expected>, Failure> {
     let read = |(index, path): &(usize, PathBuf)| {
         let operand = binding(launch, *index)?;
-        let bytes = std::fs::read(path)
-            .map_err(|error| Failure::usage(format!("can't read {}: {error}", path.display())))?;
         // A prefix would take a kernel for right that leaves the rest undone.
-        let (have, need) = (bytes.len(), operand.byte_len());
-        if have != need {
-            let path = path.display();
-            return Err(Failure::usage(format!("{path} has {have} bytes, buffer {index} has {need}")));
-        }
+        let bytes =
+            files::read(path, operand.byte_len(), &format!("buffer {index} has")).map_err(Failure::usage)?;
         Ok(Expected::new(*index, operand.dtype, bytes).within(launch.atol, launch.rtol))
     };
     launch.expect.iter().map(read).collect()
