@@ -94,8 +94,7 @@ impl Pair {
 }
 
 fn random_arguments(pair: Arc<Pair>) -> Result<(), Failed> {
-    let calls = std::env::var("RANDOM_CALLS").map_or(Ok(RANDOM_CALLS), |calls| calls.parse());
-    let calls = calls.map_err(|error| format!("RANDOM_CALLS: {error}"))?;
+    let calls = suites::number("RANDOM_CALLS")?.unwrap_or(RANDOM_CALLS);
     let report = deadline::within(CALL_LIMIT, move |steps| {
         let backend = pair.tested.backend()?;
         let report = bad_input::random_arguments(backend, "arguments", calls, &|label| steps.begin(label));

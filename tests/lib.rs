@@ -13,9 +13,11 @@ use libtest_mimic::{Arguments, Conclusion, Trial};
 mod documents;
 mod filter;
 mod sample;
+mod variable;
 
 pub use filter::Filter;
 pub use sample::{Sample, Shard, every};
+pub use variable::number;
 
 /// The environment variable that restricts the suites: selectors such as `cpu` or `webgpu:0`, or `webgpu` for
 /// all of its adapters, separated by commas. `webgpu:mesa 25` is every adapter whose interface, name or

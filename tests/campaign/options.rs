@@ -3,6 +3,8 @@
 use std::env::var;
 use std::time::{Duration, Instant};
 
+use suites::number;
+
 /// What `cargo xtask campaign` sets, and what it is called on its command line.
 const MINUTES: &str = "CAMPAIGN_MINUTES";
 const SEED: &str = "CAMPAIGN_SEED";
@@ -102,12 +104,5 @@ impl Options {
     /// The command that runs one case again.
     pub(crate) fn command(&self, part: &str, backend: &str, case: u64) -> String {
         format!("cargo xtask campaign --only {part} --backend {backend} --seed {} --case {case}", self.seed)
-    }
-}
-
-fn number<T: std::str::FromStr<Err: std::fmt::Display>>(variable: &str) -> Result<Option<T>, String> {
-    match var(variable) {
-        Ok(text) => text.parse().map(Some).map_err(|error| format!("{variable} is {text:?}: {error}")),
-        Err(_) => Ok(None),
     }
 }

@@ -25,7 +25,7 @@ use backend_webgpu::WebGpuBackend;
 use device::{Placed, judge, text};
 use family::{Family, Size};
 use libtest_mimic::{Arguments, Failed, Trial};
-use suites::{BackendUnderTest, Filter, backends};
+use suites::{BackendUnderTest, Filter, backends, number};
 
 /// KiB of a large operand, and of a binding, where the environment says nothing.
 const SMALL: [usize; 2] = [300, 64];
@@ -126,11 +126,6 @@ struct Device {
     lines: Mutex<Vec<Line>>,
 }
 
-fn number(variable: &str) -> Result<Option<usize>, String> {
-    let Ok(text) = std::env::var(variable) else { return Ok(None) };
-    text.parse().map(Some).map_err(|error| format!("{variable}: {error}"))
-}
-
 /// The test of uploads and reads, which is named like a family.
 const TRANSFERS: &str = "transfers";
 
@@ -150,9 +145,9 @@ impl Asked {
     fn from_environment() -> Result<Self, String> {
         let filter = Filter::from_environment();
         filter.check(FAMILIES.iter().map(|&(name, _)| name).chain([TRANSFERS]))?;
-        let limit = number("MAX_BINDING_KIB")?.map(|kib| kib << 10);
+        let limit = number("MAX_BINDING_KIB")?.map(|kib: usize| kib << 10);
         let every = if filter.is_empty() { suites::every(EVERY)? } else { 1 };
-        Ok(match (number("GIB")?, number("KIB")?) {
+        Ok(match (number::<usize>("GIB")?, number::<usize>("KIB")?) {
             (Some(gib), _) => Self { bytes: gib << 30, limit, every: 1, filter },
             (None, Some(kib)) => Self { bytes: kib << 10, limit, every: 1, filter },
             (None, None) => {

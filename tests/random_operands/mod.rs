@@ -24,6 +24,7 @@ use conformance::reference::{Bytes, compare};
 use super::within_blocks::LISTED;
 use super::{BINDING, text};
 use draw::{Buffer, Draw};
+use suites::number;
 
 /// Cases of each family, unless `RANDOM_CASES` says otherwise.
 const CASES: usize = 2;
@@ -75,11 +76,6 @@ const FAMILIES: [(&str, Family); 37] = [
     ("pool2d", images::pool2d),
     ("pool2d_backward", images::pool2d_backward),
 ];
-
-fn number(variable: &str) -> Result<Option<usize>, String> {
-    let Ok(text) = std::env::var(variable) else { return Ok(None) };
-    text.parse().map(Some).map_err(|error| format!("{variable}: {error}"))
-}
 
 /// The families that `CASE` may name.
 pub(super) fn families() -> impl Iterator<Item = &'static str> {
