@@ -24,7 +24,7 @@ pub(crate) enum Command {
     /// Print what a device is and has
     Specs {
         /// The device: an index, a part of a name, an interface such as vulkan, or nothing for the best
-        #[arg(long, default_value = "", value_name = "SELECTOR")]
+        #[arg(long, visible_alias = "backend", default_value = "", value_name = "SELECTOR")]
         device: String,
         /// Print the devices that there are, with their indices
         #[arg(long)]
@@ -40,7 +40,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         source: Source,
         /// Compile it for this device; without one, WebGPU's default limits and no features hold
-        #[arg(long, value_name = "SELECTOR")]
+        #[arg(long, visible_alias = "backend", value_name = "SELECTOR")]
         device: Option<String>,
         #[command(flatten)]
         limit: TimeLimit,
@@ -120,7 +120,7 @@ pub(crate) struct Launch {
     #[arg(long, default_value_t = 0)]
     pub(crate) seed: u64,
     /// The device: an index, a part of a name, an interface such as vulkan, or nothing for the best
-    #[arg(long, default_value = "", value_name = "SELECTOR")]
+    #[arg(long, visible_alias = "backend", default_value = "", value_name = "SELECTOR")]
     pub(crate) device: String,
     #[command(flatten)]
     pub(crate) limit: TimeLimit,

@@ -62,7 +62,7 @@ fn specs_are_told_as_text_and_json() {
 
 #[test]
 fn kernels_are_validated_with_and_without_a_device() {
-    for device in [&[][..], &["--device", ""]] {
+    for device in [&[][..], &["--device", ""], &["--backend", "webgpu"]] {
         let arguments = |more: &[&'static str]| [&["validate", "-"], device, more].concat();
         let right = ["`main` is right", "64×1×1", "y: read_write array<f32>", "factor: f32 at 4"];
         expect(&lab(&arguments(&[]), SCALE), 0, &right);
