@@ -3,17 +3,7 @@
 use std::fmt::Write as _;
 
 use super::params::PADDING;
-use super::{Field, KernelSource, Variant};
-
-/// What the text has to be for one device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
-    /// Whether parameters are immediates rather than a uniform buffer.
-    pub immediates: bool,
-    /// Whether long loops are unrolled. CPUs that pose as a GPU gain nothing from it, and take minutes to
-    /// compile the text.
-    pub unroll: bool,
-}
+use super::{Field, KernelSource, Target, Variant};
 
 /// The text of a variant: the kernel's file, its helper files, and the declarations that bind its free names, with its
 /// unrolled part if it has one, its bindings and its parameters.

@@ -10,9 +10,9 @@ mod requirements;
 mod source;
 #[cfg(not(target_family = "wasm"))]
 mod spirv;
+mod target;
 mod variant;
 
-pub use compose::Target;
 #[cfg(any(test, feature = "test-hooks"))]
 pub use compose::compose;
 pub use constants::{MAX_CONSTANTS, Values};
@@ -26,6 +26,7 @@ pub use requirements::WorkgroupSize;
 pub use source::Unrolled;
 pub(crate) use source::native;
 pub use source::{KernelSource, Lib};
+pub use target::Target;
 pub use variant::Variant;
 
 #[cfg(feature = "count-out-of-bounds")]

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use backend_api::{BackendError, BackendResult, Diagnostic, DiagnosticKind};
 
-use super::Variant;
-use super::compose::{Target, compose};
+use super::compose::compose;
 #[cfg(not(target_family = "wasm"))]
 use super::spirv;
+use super::{Target, Variant};
 use crate::device::{GlLock, GuardedDevice, compiling, guarded, guarded_async};
 #[cfg(feature = "count-out-of-bounds")]
 use crate::out_of_bounds;

@@ -7,6 +7,7 @@ mod attention;
 mod backward;
 mod batch_norm;
 mod binary;
+mod binding;
 mod capture;
 mod conv;
 mod copy;

@@ -10,11 +10,8 @@ use std::time::Duration;
 
 use backend_api::support::Operand;
 use backend_api::{BackendError, BackendResult, DType};
-use bytemuck::Pod;
 
 use super::capture::{Capture, CapturedCall};
-use super::copy_bytes::copy_bytes;
-use super::gathered::Gathered;
 use super::scratch::{Part, Scratch};
 use super::shared::kernel_override::Override;
 use super::shared::pace::Pace;
@@ -22,10 +19,10 @@ use super::{AttentionOverride, ConvOverride, MatmulOverride, QuantMatmulOverride
 use crate::context::{Context, FIXUP_WORDS, MAX_GROUPS};
 #[cfg(not(target_family = "wasm"))]
 use crate::device::LastHandle;
-use crate::device::{DeviceProfile, Gpu, MAX_BINDINGS};
+use crate::device::{DeviceProfile, Gpu};
 #[cfg(not(target_family = "wasm"))]
 use crate::kernels::Kernel;
-use crate::kernels::{MAX_PARAMS, Variant};
+use crate::kernels::Variant;
 use crate::memory::DeviceSlice;
 use crate::recorder::{Command, Waits, Window};
 use crate::sync::Mutex;
@@ -287,6 +284,11 @@ impl OpContext {
         })
     }
 
+    /// Notes what a launch of this call couldn't bind.
+    pub(super) fn note_refused(&self, window: &Window) {
+        *self.refused.lock() = Some(window.clone());
+    }
+
     /// What a launch of this call couldn't bind.
     pub(super) fn take_refused(&self) -> Option<Window> {
         self.refused.lock().take()
@@ -368,43 +370,6 @@ impl OpContext {
         Window::new(slice, dtype, self.device.limits)
     }
 
-    /// What a kernel sees of an input. One that lies in the output's buffer is copied first: a buffer can't
-    /// be read through one binding and written through another.
-    pub(crate) fn input(
-        &self,
-        op: &'static str,
-        slice: &DeviceSlice,
-        dtype: DType,
-        output: &Window,
-    ) -> BackendResult<Window> {
-        let window = Window::new(slice, dtype, self.device.limits);
-        if !window.shares_buffer(output) {
-            return Ok(window);
-        }
-        Ok(Window::new(&self.copied(op, slice)?, dtype, self.device.limits))
-    }
-
-    /// A copy of an operand in whole words.
-    pub(crate) fn copied(&self, op: &'static str, slice: &DeviceSlice) -> BackendResult<DeviceSlice> {
-        let scratch = self.scratch(op, slice.len.next_multiple_of(4))?;
-        copy_bytes(self, op, &scratch, slice, slice.len)?;
-        Ok(scratch)
-    }
-
-    /// [`input`](Self::input) of an operand that may be left out.
-    pub(crate) fn optional_input(
-        &self,
-        op: &'static str,
-        slice: Option<&DeviceSlice>,
-        dtype: DType,
-        output: &Window,
-    ) -> BackendResult<Window> {
-        match slice {
-            Some(slice) => self.input(op, slice, dtype, output),
-            None => Ok(self.null()),
-        }
-    }
-
     /// A binding for an operand that a kernel doesn't touch.
     pub(crate) fn null(&self) -> Window {
         self.device.null()
@@ -429,34 +394,8 @@ impl OpContext {
         self.device.fixup()
     }
 
-    /// Records one dispatch: the read-only windows in the order of the kernel's bindings, then the output.
-    pub(crate) fn launch<P: Pod>(
-        &self,
-        op: &'static str,
-        variant: &Variant,
-        reads: &[&Window],
-        output: &Window,
-        params: &P,
-        grid: [u32; 3],
-    ) -> BackendResult<()> {
-        const { assert!(size_of::<P>() <= MAX_PARAMS as usize, "the parameters don't fit in the immediates") };
-        debug_assert!(reads.len() < MAX_BINDINGS, "{variant:?}");
-        let windows = reads.iter().copied().chain([output]);
-        windows.clone().try_for_each(|window| {
-            window.require_bindable(op).inspect_err(|_| *self.refused.lock() = Some(window.clone()))
-        })?;
-        let params = bytemuck::bytes_of(params);
-        if !windows.clone().any(|window| window.block.is_divided()) {
-            return self.launch_bound(op, variant, windows, params, grid);
-        }
-        let _part = self.begin_part();
-        let gathered = Gathered::new(self, op, variant.source.reads.len(), windows)?;
-        self.launch_bound(op, variant, gathered.windows.iter(), params, grid)?;
-        gathered.write_back(self, op)
-    }
-
     /// [`launch`](Self::launch) with windows that can be bound, each in one buffer.
-    fn launch_bound<'a>(
+    pub(super) fn launch_bound<'a>(
         &self,
         op: &'static str,
         variant: &Variant,

@@ -10,8 +10,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::batch::{Batch, Then};
+use super::port::{Index, Port};
 use super::submit_thread::SubmitThread;
-use super::submitter::{Index, Port};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Condvar, Mutex};
 

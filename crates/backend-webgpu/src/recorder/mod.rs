@@ -14,6 +14,7 @@ mod deadline;
 mod deferred;
 mod graph;
 mod params;
+mod port;
 mod signal;
 #[cfg(not(target_family = "wasm"))]
 mod submit_thread;
@@ -21,6 +22,7 @@ mod submitter;
 #[cfg(test)]
 mod tests;
 mod timing;
+mod wait;
 mod window;
 #[cfg(not(target_family = "wasm"))]
 mod worker;
@@ -43,9 +45,11 @@ pub(crate) use batch::{Mapped, Then};
 pub(crate) use command::{Command, MAX_GROUPS};
 pub(crate) use deadline::{Deadline, Waits};
 pub(crate) use graph::Graph;
-pub(crate) use signal::{Signal, batch_finished};
-pub(crate) use submitter::{Submits, Submitter, Ticket, usual_spin};
+pub(crate) use port::Ticket;
+pub(crate) use signal::Signal;
+pub(crate) use submitter::{Submits, Submitter, usual_spin};
 pub(crate) use timing::Stopwatch;
+pub(crate) use wait::batch_finished;
 pub(crate) use window::{
     BindingLimits, PART_ALIGNMENT, UNBINDABLE, UNNAMED, VECTOR_BYTES, Window, cut, excess,
 };

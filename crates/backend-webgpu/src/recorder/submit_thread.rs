@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::submitter::Port;
+use super::port::Port;
 use crate::device::{Health, LastHandle};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::mpsc::{self, Receiver, RecvTimeoutError};

@@ -10,8 +10,8 @@ use backend_api::BackendResult;
 
 use super::Deadline;
 use super::batch::{Batch, Then};
+use super::port::{Index, Port};
 use super::submit_thread::SubmitThread;
-use super::submitter::{Index, Port};
 use crate::sync;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError};

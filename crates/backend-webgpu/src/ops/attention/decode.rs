@@ -8,7 +8,6 @@ use backend_api::kv::KvFormat;
 use backend_api::{BackendError, BackendResult};
 
 use super::pieces::{Output, Pieces, ROWS};
-use super::plan::Plan;
 use super::{Params, Problem, Types, every_types, fixup, types};
 use crate::kernels::libs::{
     ATTENTION, ATTENTION_FIXUP_ROWS, ATTENTION_LOADS, ATTENTION_OUTPUTS, ATTENTION_PARTS, ATTENTION_PIECES,
@@ -202,19 +201,21 @@ pub(super) fn has_few_keys(ctx: &OpContext, desc: &AttentionDesc, workgroup: Wor
     Tile::find(workgroup, ctx.gpu().subgroup, desc).is_some_and(|tile| desc.seq_kv <= tile.few_keys())
 }
 
-pub(super) fn run(problem: Problem<'_>, plan: &Plan, workgroup: Workgroup) -> BackendResult<()> {
+pub(super) fn run(
+    problem: Problem<'_>,
+    workgroup: Workgroup,
+    splits: usize,
+    output: Output,
+) -> BackendResult<()> {
     let Problem { ctx, op, desc, .. } = problem;
     let Some(tile) = Tile::find(workgroup, ctx.gpu().subgroup, desc) else {
         return Err(BackendError::Unsupported { op, need: "subgroups of 8 or 32".to_owned() });
     };
-    let pieces = Pieces::new(desc, workgroup.rows, plan.splits, tile.slots());
+    let pieces = Pieces::new(desc, workgroup.rows, splits, tile.slots());
     // Where values aren't finite, outputs in one launch take the scores of all keys for each element again, which
     // gets expensive with their number.
-    let output = match plan.fixup {
-        _ if pieces.count == 1 && desc.seq_kv <= tile.few_keys() => Output::Whole,
-        true => Output::FixedUp,
-        false => Output::Parts,
-    };
+    let is_whole = pieces.count == 1 && desc.seq_kv <= tile.few_keys();
+    let output = if is_whole { Output::Whole } else { output };
     pieces.run(problem, &tile.variant(types(desc), output), output)
 }
 

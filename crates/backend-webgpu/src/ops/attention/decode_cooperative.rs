@@ -6,12 +6,10 @@ use backend_api::desc::AttentionDesc;
 use backend_api::{BackendResult, DType};
 
 use super::pieces::{Output, Pieces};
-use super::plan::Plan;
-use super::{Params, Problem, decode_fragments, fixup, self_test};
+use super::{Params, Problem, decode_fragments, fixup};
 use crate::kernels::libs::{ATTENTION_FIXUP, ATTENTION_FOURS, ATTENTION_PARTS_FOURS};
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Variant, kernel, native};
 use crate::ops::has_room;
-use crate::ops::op_context::OpContext;
 use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP};
 
 const DECODE_KEYS: KernelSource = KernelSource {
@@ -103,11 +101,6 @@ impl Tile {
         };
         Variant::new(source, [DType::F16], constants).with_libs(libs).with_rolled_loops()
     }
-
-    /// Whether it gives right results on this device, with this output; found out at its first use.
-    pub(super) fn is_verified(self, ctx: &OpContext, output: Output) -> bool {
-        ctx.is_right(&self.variant(output), || self_test::check_decode(ctx, self, output))
-    }
 }
 
 /// Such as `cooperative-decode/8x128x64`: rows, keys, and the longest vectors.
@@ -122,9 +115,8 @@ pub(super) fn variants() -> Vec<Variant> {
     outputs.into_iter().flat_map(|output| Tile::ALL.map(|tile| tile.variant(output))).collect()
 }
 
-pub(super) fn run(problem: Problem<'_>, plan: &Plan, tile: Tile) -> BackendResult<()> {
-    let output = if plan.fixup { Output::FixedUp } else { Output::Parts };
-    tile.pieces(problem.desc, plan.splits).run(problem, &tile.variant(output), output)
+pub(super) fn run(problem: Problem<'_>, tile: Tile, splits: usize, output: Output) -> BackendResult<()> {
+    tile.pieces(problem.desc, splits).run(problem, &tile.variant(output), output)
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use backend_api::support::checked_product;
 use backend_api::{BackendError, BackendResult, DType};
 
 use super::pieces::{combine, parts, seen_keys};
-use super::plan::Plan;
 use super::{FLOATS, Params, Problem, Types, Windows, params, types};
 use crate::context::MAX_GROUPS;
 use crate::device::h200;
@@ -213,6 +212,9 @@ impl fmt::Display for FlashTile {
     }
 }
 
+/// The most iterations of an invocation's loops for each key that it sees.
+pub(super) const ITERATIONS: usize = 40;
+
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     for tile in FlashTile::ALL {
@@ -225,13 +227,13 @@ pub(super) fn variants() -> Vec<Variant> {
     variants
 }
 
-pub(super) fn run(problem: Problem<'_>, plan: &Plan, tile: FlashTile) -> BackendResult<()> {
+pub(super) fn run(problem: Problem<'_>, tile: FlashTile, wide: bool, splits: usize) -> BackendResult<()> {
     let Problem { ctx, op, desc, windows } = problem;
     let blocks = desc.seq_q.div_ceil(tile.queries());
     let tiles = checked_product(op, "tiles", &[blocks, desc.heads, desc.batch])?;
-    let wanted = tile.pieces(desc, plan.splits);
+    let wanted = tile.pieces(desc, splits);
     let is_short = || {
-        let wanted = seen_keys(desc).saturating_mul(plan.kernel.iterations(desc));
+        let wanted = seen_keys(desc).saturating_mul(ITERATIONS);
         iterations::exceeded(ctx, wanted).is_none()
     };
     // Without room for parts, the keys stay in one piece, where the device's loops may take so many.
@@ -247,7 +249,7 @@ pub(super) fn run(problem: Problem<'_>, plan: &Plan, tile: FlashTile) -> Backend
     let grid = linear_grid(op, checked_product(op, "tiles", &[tiles, pieces])?)?;
     let Windows { q, k, v, mask, lengths, sinks, lse, o, .. } = windows;
     let inputs = [q, k, v, mask, lengths, sinks, lse];
-    let variant = tile.variant(types(desc), plan.wide, pieces > 1);
+    let variant = tile.variant(types(desc), wide, pieces > 1);
     let Some(parts) = parts else { return ctx.launch(op, &variant, &inputs, o, &params, grid) };
     ctx.launch(op, &variant, &inputs, &parts, &params, grid)?;
     combine(problem, &parts, pieces)

@@ -9,6 +9,7 @@ use super::blocks::{in_words, words};
 use super::part::Part;
 use super::pieces::{Pieces, ROWS};
 use super::plan::FEW_QUERIES_OF_BLOCKS;
+use super::problem::{block_bits, max_blocks};
 use super::split;
 use crate::kernels::libs::{VEC_1, VEC_4};
 use crate::kernels::{KernelSource, Variant, kernel, params};
@@ -151,15 +152,4 @@ fn gathered(
     ctx.launch(op, &variant(dtype, wide), &inputs, &to, &params, grid)?;
     // In the type that kernels take it for.
     Ok(ctx.output(scratch, desc.kv_format.dtype().unwrap_or(DType::U32)))
-}
-
-/// From one sequence's entries to the next ones.
-pub(super) fn max_blocks(op: &'static str, desc: &AttentionDesc, table: BlockTable) -> BackendResult<u32> {
-    if desc.batch > 1 { dim(op, "max_blocks", table.max_blocks) } else { Ok(0) }
-}
-
-/// The binary logarithm of the positions in a block, of which no sequence has 2³⁰.
-pub(super) const fn block_bits(table: BlockTable) -> u32 {
-    let bits = table.block_size.trailing_zeros();
-    if bits < 30 { bits } else { 30 }
 }

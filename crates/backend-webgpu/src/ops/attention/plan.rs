@@ -7,7 +7,7 @@ use backend_api::kv::KvFormat;
 use backend_api::{DType, DeviceKind};
 
 use super::cooperative::CooperativeTile;
-use super::flash::FlashTile;
+use super::flash::{self, FlashTile};
 use super::pieces::{Output, Pieces, ROWS, bytes_of_parts, rows_for, seen_keys, shared_rows};
 use super::{KernelOverride, Windows, decode, decode_cooperative, fixup, has_small_scores, split};
 use crate::ops::op_context::OpContext;
@@ -72,7 +72,8 @@ impl Kernel {
     /// The most iterations of an invocation's loops for each key that it sees.
     pub(super) const fn iterations(self, desc: &AttentionDesc) -> usize {
         match self {
-            Self::Flash(_) | Self::Cooperative(_) => 40,
+            Self::Flash(_) => flash::ITERATIONS,
+            Self::Cooperative(_) => 40,
             // It may take all keys, and take them again for values that aren't finite.
             Self::Decode(_) => 40,
             // As many lanes add up the products of four keys.

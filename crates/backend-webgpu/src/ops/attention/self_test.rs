@@ -11,13 +11,27 @@ use crate::ops::op_context::{OpContext, linear_grid};
 use crate::ops::shared::self_test::{OP, SelfTest};
 use crate::recorder::Window;
 
+impl CooperativeTile {
+    /// Whether it gives right results on this device; found out at its first use.
+    pub(super) fn is_verified(self, ctx: &OpContext) -> bool {
+        ctx.is_right(&self.variant(), || check(ctx, self))
+    }
+}
+
+impl decode_cooperative::Tile {
+    /// Whether it gives right results on this device, with this output; found out at its first use.
+    pub(super) fn is_verified(self, ctx: &OpContext, output: Output) -> bool {
+        ctx.is_right(&self.variant(output), || check_decode(ctx, self, output))
+    }
+}
+
 /// How far a result may be off: weights are rounded to f16, and so is the result, of numbers up to 1.
 const BOUND: f64 = 2e-3;
 
 /// More than one tile of queries with a causal mask, and more than two blocks of keys, whole ones and others,
 /// of which the later ones have far larger scores, so that references are raised. Most tiles fetch blocks
 /// in another way where vectors fill the tile.
-pub(super) fn check(ctx: &OpContext, tile: CooperativeTile) -> BackendResult<()> {
+fn check(ctx: &OpContext, tile: CooperativeTile) -> BackendResult<()> {
     let (seq_q, seq_kv) = (tile.queries() + 5, tile.queries() + tile.block + 43);
     let head_dims: &[usize] = if tile.keeps_column() { &[tile.dim - 8, tile.dim] } else { &[tile.dim - 8] };
     head_dims.iter().try_for_each(|&head_dim| {
@@ -35,11 +49,7 @@ pub(super) fn check(ctx: &OpContext, tile: CooperativeTile) -> BackendResult<()>
 }
 
 /// Two queries of as many heads as fill the rows, and two pieces of more than a block of keys.
-pub(super) fn check_decode(
-    ctx: &OpContext,
-    tile: decode_cooperative::Tile,
-    output: Output,
-) -> BackendResult<()> {
+fn check_decode(ctx: &OpContext, tile: decode_cooperative::Tile, output: Output) -> BackendResult<()> {
     let shape = [1, tile.rows / 2, 2, 3 * tile.block + 5, tile.dim - 8];
     compare(ctx, shape, |test, problem| {
         let Problem { desc, windows, .. } = problem;

@@ -6,7 +6,6 @@ use backend_api::desc::AttentionDesc;
 use backend_api::kv::KvFormat;
 
 use super::pieces::{Output, Pieces, ROWS};
-use super::plan::Plan;
 use super::{Params, Problem, Reader, Types, every_types, types};
 use crate::kernels::libs::{
     ATTENTION_FIXUP_ROWS, ATTENTION_NARROW, ATTENTION_PARTS, ATTENTION_Q8_0, ATTENTION_WIDE, ROWS_1, ROWS_2,
@@ -83,8 +82,13 @@ pub(super) fn variants() -> Vec<Variant> {
     variants
 }
 
-pub(super) fn run(problem: Problem<'_>, plan: &Plan, rows: usize) -> BackendResult<()> {
-    let output = if plan.fixup { Output::FixedUp } else { Output::Parts };
-    let variant = variant(rows, types(problem.desc), plan.wide, output);
-    Pieces::new(problem.desc, rows, plan.splits, UNIT).run(problem, &variant, output)
+pub(super) fn run(
+    problem: Problem<'_>,
+    rows: usize,
+    wide: bool,
+    splits: usize,
+    output: Output,
+) -> BackendResult<()> {
+    let variant = variant(rows, types(problem.desc), wide, output);
+    Pieces::new(problem.desc, rows, splits, UNIT).run(problem, &variant, output)
 }

@@ -9,6 +9,7 @@ use backend_api::desc::MatmulDesc;
 use super::cost::Cost;
 use super::kernel::{Family, GemmKernel, Kernel, Signature, TYPES, signatures};
 use super::plan::{Candidate, Plan, Problem};
+use super::shapes::Direct;
 use super::{Params, Windows, activation_libs};
 use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, constants, kernel};
@@ -24,10 +25,6 @@ static DIRECT: KernelSource = kernel!(
 
 /// Rows and columns of a workgroup.
 const TILE: [usize; 2] = [32, 128];
-
-/// The kernel, which has one tile.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Direct;
 
 impl Direct {
     /// The plan for any product on any device.

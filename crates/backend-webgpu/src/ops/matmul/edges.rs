@@ -4,11 +4,10 @@
 use backend_api::desc::{BiasAxis, MatmulDesc};
 
 use super::cost::Cost;
-use super::gemv::Gemv;
 use super::kernel::{Family, Kernel};
 use super::pack::Prep;
 use super::plan::{Plan, Problem};
-use super::skinny::Skinny;
+use super::shapes::{Gemv, Skinny};
 use super::strategy::Strategy;
 use super::{Call, Windows};
 use crate::device::h200;

@@ -9,6 +9,7 @@ use super::cost::{Cost, Staged};
 use super::kernel::{Family, GemmKernel, Kernel, Signature};
 use super::large::{Large, libs, oriented};
 use super::plan::{Candidate, Problem};
+use super::shapes::Gemv;
 use super::{Params, Windows};
 use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, constants, kernel};
@@ -38,15 +39,6 @@ const SHARED: usize = 16 * THREADS;
 
 /// Rows of which an invocation reads a vector at once.
 const AHEAD: usize = 4;
-
-/// How a workgroup shares its work, and which products it does it for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gemv {
-    /// Invocations that share a sum.
-    threads: usize,
-    /// Whether the product is transposed as a whole, which makes one row of one column.
-    pub(super) transposed: bool,
-}
 
 impl Gemv {
     /// Every shape, for products of one row.

@@ -10,6 +10,7 @@ use super::kernel::{Family, GemmKernel, Kernel, Signature};
 use super::large::{Large, Small, libs, oriented};
 use super::layout::is_aligned;
 use super::plan::{Candidate, Problem};
+use super::shapes::GemvDot;
 use super::{Params, Windows};
 use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, constants, kernel};
@@ -26,17 +27,6 @@ static GEMV_DOT: KernelSource = kernel!(
 /// Invocations of a workgroup, and those that share a sum.
 const THREADS: usize = 128;
 const THREADS_PER_OUTPUT: usize = 32;
-
-/// How a workgroup shares its work, and which products it does it for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct GemvDot {
-    /// Columns of an invocation.
-    span: usize,
-    /// Vectors of each column that an invocation reads at once.
-    ahead: usize,
-    /// Whether the product is transposed as a whole, which makes one row of one column.
-    pub(super) transposed: bool,
-}
 
 impl GemvDot {
     /// Every shape, for products of one row.

@@ -1,4 +1,5 @@
-//! What a kernel for matrix products has to tell, and the list of the kernels.
+//! What a kernel for matrix products has to tell, and the list of the kernels by their shapes. The kernels' files import
+//! this one, which imports none of them.
 
 use std::fmt;
 
@@ -7,15 +8,9 @@ use backend_api::{Activation, DType};
 
 use super::Windows;
 use super::cost::Cost;
-use super::direct::Direct;
-use super::gemv::Gemv;
-use super::gemv_dot::GemvDot;
 use super::layout::reads_as_vectors;
-use super::outer::Outer;
 use super::plan::{Candidate, Plan, Problem};
-use super::skinny::Skinny;
-use super::skinny_cooperative::SkinnyCooperative;
-use super::unstaged::Unstaged;
+use super::shapes::{Direct, Gemv, GemvDot, Outer, Skinny, SkinnyCooperative, Unstaged};
 use crate::device::Gpu;
 use crate::kernels::Variant;
 use crate::ops::shared::cooperative_tile::CooperativeTile;

@@ -6,6 +6,7 @@
 //! `gemm/skinny`, `gemm/gemv`, `gemm/gemv_dot` and `gemm/skinny_cooperative` for few of them, and `gemm/outer` for
 //! short sums; `gemm/pack` and `gemm/combine` serve them.
 
+mod choose;
 mod cooperative;
 mod cost;
 mod direct;
@@ -25,6 +26,7 @@ mod params;
 mod part;
 mod plan;
 mod self_test;
+mod shapes;
 mod skinny;
 mod skinny_cooperative;
 mod slices;

@@ -9,6 +9,7 @@ use super::cost::{Cost, Staged};
 use super::kernel::{Family, GemmKernel, Kernel, Signature, TYPES};
 use super::layout::reads_as_vectors;
 use super::plan::{Candidate, Problem};
+use super::shapes::Outer;
 use super::skinny::FEW;
 use super::{Params, Windows, activation_libs, pack};
 use crate::device::Gpu;
@@ -54,19 +55,6 @@ const LONG: usize = 64;
 /// elements, and if they don't.
 const MOST: usize = 40_000;
 const MOST_APART: usize = 16_000;
-
-/// What an invocation does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Outer {
-    /// Rows and columns of an invocation.
-    rows: usize,
-    span: usize,
-    /// Values of k that are read at once.
-    depth: usize,
-    /// Invocations of a workgroup that share rows, if it makes a tile of C; else it makes what follows along
-    /// C's rows.
-    across: Option<usize>,
-}
 
 /// How a product's results are shared among compute units, for the choice of a shape.
 struct Load {

@@ -11,8 +11,24 @@ use super::{Product, Windows, params};
 use crate::ops::op_context::{OpContext, linear_grid};
 use crate::ops::shared::self_test::{OP, SelfTest, compare, numbers};
 
+impl Plan {
+    /// The plan if its kernel is verified on this device, without access to the elements of fragments where
+    /// only that fails.
+    pub(super) fn verified(self, ctx: &OpContext) -> Option<Self> {
+        let without_access = Signature { element_access: false, ..self.signature };
+        let plainer = Self { signature: without_access, ..self };
+        [self, plainer].into_iter().find(|plan| plan.is_verified(ctx))
+    }
+
+    fn is_verified(&self, ctx: &OpContext) -> bool {
+        let kernel = self.implementation();
+        (self.signature.vectors || !kernel.needs_vectors())
+            && (!kernel.needs_self_test() || passes(ctx, self))
+    }
+}
+
 /// Whether the plan's variant is right, its activation apart; found out at its first use.
-pub(super) fn passes(ctx: &OpContext, plan: &Plan) -> bool {
+fn passes(ctx: &OpContext, plan: &Plan) -> bool {
     let identity = Signature { activation: Activation::Identity, ..plan.signature };
     let plan = if plan.splits() > 1 { plan.partial() } else { Plan { signature: identity, ..*plan } };
     ctx.is_right(&plan.implementation().variant(&plan.signature), || check(ctx, &plan))

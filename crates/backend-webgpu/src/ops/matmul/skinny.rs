@@ -10,6 +10,7 @@ use super::kernel::{Family, GemmKernel, Kernel, Signature};
 use super::large::{Large, Small, libs, oriented};
 use super::layout::is_aligned;
 use super::plan::{Candidate, Problem};
+use super::shapes::Skinny;
 use super::{Params, Windows};
 use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, constants, kernel};
@@ -61,27 +62,6 @@ const TURNS: usize = 2;
 /// Vectors ahead that every device has room for. With more, workgroup memory has two parts of A, each for
 /// half of a turn.
 const LEAST_AHEAD: usize = 2;
-
-/// How a workgroup shares its work, and which products it does it for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Skinny {
-    /// Invocations that share a sum.
-    threads: usize,
-    /// Columns of an invocation, or those of a vector if these are more and B's rows don't run along k.
-    span: usize,
-    /// Vectors of each column that an invocation reads at once, if there is room for A; else fours of rows.
-    ahead: usize,
-    /// Rows of a workgroup.
-    rows: usize,
-    /// Elements of A in workgroup memory at most.
-    staged: usize,
-    /// Whether the operand of few rows or columns is read in fours.
-    fours: bool,
-    /// Whether zeros that fill up the first turn may reach into its second half.
-    late_zeros: bool,
-    /// Whether the product is transposed as a whole.
-    pub(super) transposed: bool,
-}
 
 impl Skinny {
     /// Every shape, for products of as many rows as it can take.

@@ -10,6 +10,7 @@ use super::kernel::{Family, GemmKernel, Kernel, Signature};
 use super::large::{Large, Small};
 use super::layout::is_aligned;
 use super::plan::{Candidate, Problem};
+use super::shapes::SkinnyCooperative;
 use super::{Params, Windows, activation_libs};
 use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, constants, kernel};
@@ -36,14 +37,6 @@ const COLUMNS: usize = 2 * FRAGMENT;
 
 /// Elements along k that a subgroup takes of each row at once.
 const STEP: usize = 64;
-
-/// How many subgroups share k, and which products it is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SkinnyCooperative {
-    subgroups: usize,
-    /// Whether the product is transposed as a whole, which makes few rows of few columns.
-    pub(super) transposed: bool,
-}
 
 impl SkinnyCooperative {
     /// Every shape: for a workgroup alone on a compute unit, and for two.

@@ -10,6 +10,7 @@ use super::kernel::{Family, GemmKernel, Kernel, Signature};
 use super::large::oriented;
 use super::layout::reads_as_vectors;
 use super::plan::{Candidate, Problem};
+use super::shapes::Unstaged;
 use super::unstaged_step::{self, Constants};
 use super::{Params, Windows, activation_libs, cooperative};
 use crate::device::Gpu;
@@ -46,23 +47,6 @@ const OVERHEAD: usize = 1400;
 
 /// Nanoseconds by which a round of partial sums, which are f32, takes longer still.
 const PARTIAL: usize = 2000;
-
-/// The sizes of a workgroup's tile, and how its subgroups share it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unstaged {
-    m: usize,
-    n: usize,
-    /// Rows and columns of parts.
-    parts: [usize; 2],
-    /// Subgroups that share a part along k.
-    sharers: usize,
-    /// Steps of k that are read at once.
-    ahead: usize,
-    /// Nanoseconds of a turn where B's rows run across k, and along it.
-    turns: [StepTime; 2],
-    /// Whether the product is transposed as a whole, which makes few rows of few columns.
-    pub(super) transposed: bool,
-}
 
 impl Unstaged {
     /// Every tile.

@@ -1,0 +1,110 @@
+//! The choice of a plan: of all candidates, the one that costs the least.
+
+use std::fmt;
+
+use backend_api::desc::MatmulDesc;
+use backend_api::{DType, MathMode};
+
+use super::kernel::{FAMILIES, Kernel};
+use super::pack::Prep;
+use super::plan::{Candidate, Plan, Problem};
+use super::shapes::Direct;
+use super::strategy::{self, Strategy};
+use super::{KernelOverride, Windows, cooperative, edges};
+use crate::ops::op_context::OpContext;
+
+impl Plan {
+    /// The plan for a product: with the kernel that is asked for, with the one that was measured to be the
+    /// fastest, or with the one that is estimated to be.
+    pub(super) fn choose(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Self {
+        let asked = ctx.state.matmul_override.get();
+        let known = asked.or_else(|| ctx.state.tuning.get(desc, windows));
+        Self::emulated(ctx, desc, asked)
+            .or_else(|| Self::overridden(ctx, desc, windows, known?))
+            .unwrap_or_else(|| Self::by_cost(&Problem { ctx, desc, windows }))
+    }
+
+    /// The plan of the candidate that costs the least of those whose kernels are verified, and of several such the first.
+    /// Kernels are asked in the order of the least that they may cost, and no more of them than may cost less.
+    pub(super) fn by_cost(problem: &Problem<'_>) -> Self {
+        let mut offered: Vec<Candidate> = Vec::new();
+        for (number, family) in FAMILIES.iter().enumerate() {
+            (family.offer)(problem, &mut offered);
+            let next = FAMILIES.get(number + 1).map(|next| next.least);
+            while let Some(cheapest) = (0..offered.len()).min_by_key(|&i| offered[i].cost)
+                && next.is_none_or(|least| offered[cheapest].cost < least)
+            {
+                if let Some(plan) = offered.remove(cheapest).plan.verified(problem.ctx) {
+                    return plan;
+                }
+            }
+        }
+        Direct::plan(problem)
+    }
+
+    /// The plan with a certain kernel, if that can make the product.
+    pub(super) fn overridden(
+        ctx: &OpContext,
+        desc: &MatmulDesc,
+        windows: &Windows,
+        KernelOverride { kernel, strategy, packed }: KernelOverride,
+    ) -> Option<Self> {
+        let plan = Self::new(ctx, desc, kernel, strategy.splits())?;
+        let packing = if packed { plan.implementation().packing(plan, desc, windows) } else { None };
+        let plan = packing.unwrap_or_else(|| plan.reading(desc, windows));
+        let plan = if strategy == Strategy::PeelEdges { edges::peeled(ctx, desc, plan) } else { plan };
+        plan.verified(ctx)
+    }
+
+    /// What would make [`choose`](Self::choose) choose the plan again.
+    pub(super) fn as_override(&self) -> KernelOverride {
+        let packed = self.prep != [Prep::AsIs; 2];
+        let strategy = match self.strategy {
+            Strategy::Emulated(1) => Strategy::Whole,
+            Strategy::Emulated(splits) => Strategy::SplitK(splits),
+            strategy => strategy,
+        };
+        KernelOverride { kernel: self.implementation().named(), strategy, packed }
+    }
+
+    /// An f32 product on tensor cores, if that is allowed and worth it.
+    fn emulated(ctx: &OpContext, desc: &MatmulDesc, asked: Option<KernelOverride>) -> Option<Self> {
+        if cfg!(target_family = "wasm")
+            || desc.math != MathMode::EmulatedF32
+            || desc.batch != 1
+            || desc.b.dtype != DType::F32
+        {
+            return None;
+        }
+        let parts = strategy::product_of_parts(desc);
+        let plan = match asked {
+            Some(KernelOverride { kernel: kernel @ Kernel::Cooperative(_), strategy, .. }) => {
+                Self::new(ctx, &parts, kernel, strategy.splits())?.aligned([Prep::AsIs; 2])
+            }
+            _ => cooperative::in_cheapest_tile(ctx, &parts, [Prep::AsIs; 2])?.0,
+        };
+        Self { strategy: Strategy::Emulated(plan.splits()), ..plan }.verified(ctx)
+    }
+}
+
+/// Such as `cooperative/128x128x32+split4, packs A`: what [`KernelOverride`] reads, and what else there is to
+/// know.
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Strategy::Emulated(_) = self.strategy {
+            f.write_str("emulated on ")?;
+        }
+        write!(f, "{}", self.as_override())?;
+        match self.prep.map(|prep| prep == Prep::Pack) {
+            [false, false] => {}
+            [true, false] => f.write_str(", packs A")?,
+            [false, true] => f.write_str(", packs B")?,
+            [true, true] => f.write_str(", packs A and B")?,
+        }
+        f.write_str(match self.implementation().shifts_vectors() {
+            _ if self.signature.vectors => "",
+            true => ", shifted",
+            false => ", element by element",
+        })
+    }
+}
