@@ -87,7 +87,8 @@ impl Capabilities {
     }
 }
 
-/// Where a backend's memory is. All sizes are bytes.
+/// Where a backend's memory is. All sizes are bytes. What a backend needs for itself isn't counted: a few KB of a device, and up to
+/// 256 bytes for each operation of a graph on a WebGPU device without immediates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {

@@ -33,7 +33,7 @@ pub(crate) fn copy_dtoh(ctx: &Context, dst: &mut [u8], src: u64) -> BackendResul
     let deadline = ctx.deadline(op);
     ctx.wait_for_backlog(&deadline)?;
     let mut pieces = Pieces::new(ctx, &slice, dst);
-    while let Some((read, piece)) = pieces.next()? {
+    while let Some((read, piece)) = pieces.next(&deadline)? {
         read.block(ctx, &deadline, witness, piece)?;
     }
     Ok(())
@@ -100,23 +100,42 @@ impl<'a> Pieces<'a> {
     }
 
     /// The next piece. While it is copied out, the one behind it is on its way, if there is memory for both.
-    fn next(&mut self) -> BackendResult<Option<Begun<'a>>> {
-        let Some(begun) = self.ahead.take().map_or_else(|| self.begin(), |begun| Ok(Some(begun)))? else {
-            return Ok(None);
+    fn next(&mut self, deadline: &Deadline) -> BackendResult<Option<Begun<'a>>> {
+        let ahead = self.ahead.take();
+        let begun = match ahead {
+            None => self.begin_or_reclaim(|ctx| ctx.reclaim(deadline))?,
+            ahead => ahead,
         };
+        let Some(begun) = begun else { return Ok(None) };
         self.ahead = self.begin_if_there_is_memory()?;
         Ok(Some(begun))
     }
 
     /// The next [`AT_ONCE`] pieces, or as many as there is memory for.
     fn begin_at_once(&mut self) -> BackendResult<Vec<Begun<'a>>> {
-        let mut begun: Vec<_> = self.begin()?.into_iter().collect();
+        let first = self.begin_or_reclaim(|ctx| ctx.trim().map(drop))?;
+        let mut begun: Vec<_> = first.into_iter().collect();
         while (1..AT_ONCE).contains(&begun.len())
             && let Some(more) = self.begin_if_there_is_memory()?
         {
             begun.push(more);
         }
         Ok(begun)
+    }
+
+    /// Begins what is first of the rest. Where there is no memory for it, that happens once `reclaim` has given back what is
+    /// only kept for reuse.
+    fn begin_or_reclaim(
+        &mut self,
+        reclaim: impl FnOnce(&Context) -> BackendResult<()>,
+    ) -> BackendResult<Option<Begun<'a>>> {
+        match self.begin() {
+            Err(BackendError::OutOfMemory { .. }) => {
+                reclaim(self.ctx)?;
+                self.begin()
+            }
+            begun => begun,
+        }
     }
 
     fn begin_if_there_is_memory(&mut self) -> BackendResult<Option<Begun<'a>>> {
@@ -220,4 +239,55 @@ fn resolve_source(
     let operand = Operand::bytes("src", src, bytes, Access::Read);
     let [slice] = ctx.memory.resolve(op, &[operand])?;
     Ok(slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use backend_api::{ComputeBackend as _, ErrorKind};
+    use pollster::block_on;
+
+    use super::*;
+    use crate::WebGpuBackend;
+
+    const BYTES: usize = 1 << 20;
+
+    /// Reads memory with read-back buffers refused so often, while a megabyte is kept for reuse: whether that read what was
+    /// written, and the bytes that are kept then.
+    fn read(refusals: usize, is_async: bool) -> (BackendResult<bool>, usize) {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let [source, other] = [BYTES; 2].map(|bytes| backend.alloc(bytes).unwrap());
+        let bytes: Vec<u8> = (0..BYTES).map(|i| (i % 251) as u8).collect();
+        backend.copy_htod(source, &bytes).unwrap();
+        backend.free(other).unwrap();
+        backend.synchronize().unwrap();
+        assert!(backend.memory_stats().pooled >= BYTES);
+        let left = &backend.opened().unwrap().device().readback.refusals;
+        left.store(refusals, Ordering::Relaxed);
+        let mut dst = vec![255; BYTES];
+        let result = if is_async {
+            block_on(backend.copy_dtoh_async(&mut dst, source))
+        } else {
+            backend.copy_dtoh(&mut dst, source)
+        };
+        assert_eq!(left.load(Ordering::Relaxed), 0);
+        let kept = backend.memory_stats().pooled;
+        if result.is_err() {
+            assert!(dst.iter().all(|&byte| byte == 255), "a read that fails has written");
+            backend.copy_dtoh(&mut dst, source).unwrap();
+            assert!(dst == bytes, "the read after it");
+        }
+        (result.map(|()| dst == bytes), kept)
+    }
+
+    #[test]
+    fn a_read_without_memory_empties_the_pool_and_goes_on() {
+        for is_async in [false, true] {
+            let (found, kept) = read(1, is_async);
+            assert_eq!((found.map_err(|error| error.kind()), kept), (Ok(true), 0));
+            let (found, kept) = read(2, is_async);
+            assert_eq!((found.map_err(|error| error.kind()), kept), (Err(ErrorKind::OutOfMemory), 0));
+        }
+    }
 }

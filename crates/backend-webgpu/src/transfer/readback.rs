@@ -11,6 +11,9 @@ use crate::sync::{Mutex, bound};
 pub(crate) struct Readback {
     device: GuardedDevice,
     free: Mutex<Vec<wgpu::Buffer>>,
+    /// How many of the next new buffers are refused, as if there were no memory for them.
+    #[cfg(test)]
+    pub(crate) refusals: std::sync::atomic::AtomicUsize,
 }
 
 impl Readback {
@@ -21,7 +24,12 @@ impl Readback {
     const MAX_FREE: usize = bound(4, 2);
 
     pub(crate) fn new(device: &GuardedDevice) -> Self {
-        Self { device: device.clone(), free: Mutex::default() }
+        Self {
+            device: device.clone(),
+            free: Mutex::default(),
+            #[cfg(test)]
+            refusals: std::sync::atomic::AtomicUsize::new(0),
+        }
     }
 
     /// Bytes of the largest piece of a read on a device with these limits.
@@ -37,6 +45,10 @@ impl Readback {
             return Ok(free.swap_remove(i));
         }
         drop(free);
+        #[cfg(test)]
+        if self.is_refused() {
+            return Err(BackendError::OutOfMemory { requested: size, in_use: self.bytes() });
+        }
         guarded(&self.device, || {
             self.device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some("read-back"),
@@ -86,6 +98,12 @@ impl Readback {
     /// Drops the buffers kept for reuse.
     pub(crate) fn trim(&self) {
         self.free.lock().clear();
+    }
+
+    #[cfg(test)]
+    fn is_refused(&self) -> bool {
+        use std::sync::atomic::Ordering::Relaxed;
+        self.refusals.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 }
 
