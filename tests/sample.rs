@@ -6,7 +6,7 @@
 //! their kernels in its cache by then, where it spent most of the time.
 
 use backend_api::{DeviceInfo, DeviceKind};
-use conformance::{Case, hash_of_name};
+use conformance::{Case, hash_of_name, rarity};
 
 /// The environment variable that has suites run one in so many cases on every adapter. `EVERY=1` runs all.
 const VARIABLE: &str = "EVERY";
@@ -20,10 +20,6 @@ const CASES_ON_CPU: usize = 4;
 /// One in so many kernels is forced on a software adapter, where each takes its driver 5 to 10 s to compile: on the first, and on a
 /// further one.
 const KERNELS: [usize; 2] = [6, 24];
-
-/// Families whose kernels take a software driver several times as long to compile as others do, and how much rarer
-/// their cases are in samples.
-const SLOW: ([&str; 2], usize) = (["attention/", "attention_ext/"], 4);
 
 /// The sample of an adapter.
 #[derive(Clone, Copy, Debug)]
@@ -77,9 +73,8 @@ impl Sample {
     /// Whether a case of this name is in the sample.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
-        let (slow, rarer) = SLOW;
-        let is_slow = self.every > 1 && slow.iter().any(|family| name.starts_with(family));
-        let every = if is_slow { self.every * rarer } else { self.every };
+        let rarer = name.split_once('/').map_or(1, |(family, _)| rarity(family));
+        let every = if self.every > 1 { self.every * rarer } else { 1 };
         (spread(name) & 0xffff_ffff) % every as u64 == self.part as u64
     }
 

@@ -87,8 +87,9 @@ impl Capabilities {
     }
 }
 
-/// Where a backend's memory is. All sizes are bytes. What a backend needs for itself isn't counted: a few KB of a device, and up to
-/// 256 bytes for each operation of a graph on a WebGPU device without immediates.
+/// Where a backend's memory is. All sizes are bytes. What a backend needs for itself isn't counted: of a WebGPU device, 4 MiB of
+/// counters from the first launch on that needs them, and without immediates 256 bytes for the parameters of each launch of a graph
+/// and of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {

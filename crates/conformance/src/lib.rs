@@ -44,5 +44,6 @@ pub use case::{Case, Outcome};
 pub use failure::Failure;
 pub use families::{
     attention_around, cases, conv_in_small, matmul_along_k, matmul_around, matmul_in_vectors, quant_products,
+    rarity,
 };
 pub use rng::hash_of_name;

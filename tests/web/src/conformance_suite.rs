@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use backend_api::ComputeBackend;
-use conformance::{Case, Outcome, cases};
+use conformance::{Case, Outcome, cases, rarity};
 use web_time::Instant;
 
 /// How many failing cases of an operation are listed.
@@ -12,10 +12,6 @@ const LISTED: usize = 20;
 /// Cases that take a browser on a CPU one or two minutes: 65,600 products, each a workgroup, and a row of 16,776,961 columns, which
 /// are both longer than a grid is wide. The long vectors of `gemm` fold their grid too.
 const SLOW: [&str; 2] = ["batched_gemm/x65600", "norm_backward_weight/columns_16776961"];
-
-/// Families whose kernels take a browser's software adapter several times as long to compile as others do, and how much rarer
-/// their cases are in a sample.
-const RARER: ([&str; 2], usize) = (["attention", "attention_ext"], 4);
 
 /// What became of an operation's cases.
 #[derive(Default)]
@@ -46,8 +42,8 @@ pub(crate) async fn run(name: &str, every: usize, filter: &str, shard: usize, sh
         let every = match family {
             // Each of the scripts of captures is of a kind of its own.
             "capture" => 1,
-            family if every > 1 && RARER.0.contains(&family) => every * RARER.1,
-            _ => every.max(1),
+            _ if every > 1 => every * rarity(family),
+            _ => 1,
         };
         let tally = run_family(selection.backend.as_ref(), &cases, every).await;
         let count = tally.right + tally.refused + tally.failures.len();

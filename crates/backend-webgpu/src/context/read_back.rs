@@ -101,8 +101,7 @@ impl<'a> Pieces<'a> {
 
     /// The next piece. While it is copied out, the one behind it is on its way, if there is memory for both.
     fn next(&mut self, deadline: &Deadline) -> BackendResult<Option<Begun<'a>>> {
-        let ahead = self.ahead.take();
-        let begun = match ahead {
+        let begun = match self.ahead.take() {
             None => self.begin_or_reclaim(|ctx| ctx.reclaim(deadline))?,
             ahead => ahead,
         };
@@ -123,8 +122,8 @@ impl<'a> Pieces<'a> {
         Ok(begun)
     }
 
-    /// Begins what is first of the rest. Where there is no memory for it, that happens once `reclaim` has given back what is
-    /// only kept for reuse.
+    /// Begins what is first of the rest. If there is no memory for it, tries once more after `reclaim`, which gives back
+    /// what is only kept for reuse.
     fn begin_or_reclaim(
         &mut self,
         reclaim: impl FnOnce(&Context) -> BackendResult<()>,
@@ -243,13 +242,12 @@ fn resolve_source(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
-
     use backend_api::{ComputeBackend as _, ErrorKind};
     use pollster::block_on;
 
     use super::*;
     use crate::WebGpuBackend;
+    use crate::memory::Refusals;
 
     const BYTES: usize = 1 << 20;
 
@@ -264,14 +262,14 @@ mod tests {
         backend.synchronize().unwrap();
         assert!(backend.memory_stats().pooled >= BYTES);
         let left = &backend.opened().unwrap().device().readback.refusals;
-        left.store(refusals, Ordering::Relaxed);
+        *left.lock() = Refusals { after: 0, count: refusals };
         let mut dst = vec![255; BYTES];
         let result = if is_async {
             block_on(backend.copy_dtoh_async(&mut dst, source))
         } else {
             backend.copy_dtoh(&mut dst, source)
         };
-        assert_eq!(left.load(Ordering::Relaxed), 0);
+        assert_eq!(left.lock().count, 0);
         let kept = backend.memory_stats().pooled;
         if result.is_err() {
             assert!(dst.iter().all(|&byte| byte == 255), "a read that fails has written");

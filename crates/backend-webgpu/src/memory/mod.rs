@@ -12,6 +12,8 @@ use backend_api::{BackendError, BackendResult, MemoryStats};
 
 pub(crate) use account::Use;
 pub(crate) use block::{Block, BufferId, Piece, Storage, are_cut};
+#[cfg(test)]
+pub(crate) use pool::Refusals;
 pub(crate) use pool::{Allocation, Pool, VECTOR_BYTES};
 use shared::SharedBuffers;
 

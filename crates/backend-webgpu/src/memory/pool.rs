@@ -58,16 +58,16 @@ struct State {
 
 /// Allocations that are refused as if the device had no memory, for tests.
 #[derive(Clone, Copy, Debug, Default)]
-struct Refusals {
+pub(crate) struct Refusals {
     /// How many allocations succeed before one is refused.
-    after: usize,
+    pub(crate) after: usize,
     /// How many attempts are refused then.
-    count: usize,
+    pub(crate) count: usize,
 }
 
 impl Refusals {
     /// Whether the next attempt is refused.
-    fn next(&mut self) -> bool {
+    pub(crate) fn next(&mut self) -> bool {
         match self.after.checked_sub(1) {
             _ if self.count == 0 => false,
             Some(after) => {

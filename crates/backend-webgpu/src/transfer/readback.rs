@@ -11,9 +11,9 @@ use crate::sync::{Mutex, bound};
 pub(crate) struct Readback {
     device: GuardedDevice,
     free: Mutex<Vec<wgpu::Buffer>>,
-    /// How many of the next new buffers are refused, as if there were no memory for them.
+    /// New buffers that are refused.
     #[cfg(test)]
-    pub(crate) refusals: std::sync::atomic::AtomicUsize,
+    pub(crate) refusals: Mutex<crate::memory::Refusals>,
 }
 
 impl Readback {
@@ -28,7 +28,7 @@ impl Readback {
             device: device.clone(),
             free: Mutex::default(),
             #[cfg(test)]
-            refusals: std::sync::atomic::AtomicUsize::new(0),
+            refusals: Mutex::default(),
         }
     }
 
@@ -46,7 +46,7 @@ impl Readback {
         }
         drop(free);
         #[cfg(test)]
-        if self.is_refused() {
+        if self.refusals.lock().next() {
             return Err(BackendError::OutOfMemory { requested: size, in_use: self.bytes() });
         }
         guarded(&self.device, || {
@@ -98,12 +98,6 @@ impl Readback {
     /// Drops the buffers kept for reuse.
     pub(crate) fn trim(&self) {
         self.free.lock().clear();
-    }
-
-    #[cfg(test)]
-    fn is_refused(&self) -> bool {
-        use std::sync::atomic::Ordering::Relaxed;
-        self.refusals.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)).is_ok()
     }
 }
 

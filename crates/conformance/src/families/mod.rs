@@ -71,6 +71,16 @@ pub fn quant_products(math: MathMode) -> Vec<Case> {
     if math == MathMode::Int8 { quant_int8::products() } else { quant::products() }
 }
 
+/// How much rarer a family's cases are in samples than those of others: the kernels of attention take a software adapter several
+/// times as long to compile.
+#[must_use]
+pub fn rarity(family: &str) -> usize {
+    match family {
+        "attention" | "attention_ext" => 4,
+        _ => 1,
+    }
+}
+
 /// Every case, in an order that doesn't change. No two have the same [`path`](Case::path).
 #[must_use]
 pub fn cases() -> Vec<Case> {
