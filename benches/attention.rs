@@ -12,7 +12,7 @@ use backend_api::kv::KvFormat;
 use backend_api::{DType, DeviceKind};
 use backend_webgpu::WebGpuBackend;
 use benches::{Subject, criterion};
-use criterion::{BenchmarkId, Criterion, Throughput};
+use criterion::{Criterion, Throughput};
 
 /// One attention to be timed.
 #[derive(Clone, Copy)]
@@ -163,19 +163,8 @@ fn measure(criterion: &mut Criterion, subject: &Subject, case: &Attention, kerne
         }
     }
     let name = kernel.map_or_else(|| case.name.to_owned(), |kernel| format!("{}/{kernel}", case.name));
-    let mut group = criterion.benchmark_group(format!("attention/{dtype}"));
-    group.throughput(case.throughput());
-    group.bench_function(BenchmarkId::from_parameter(&name), |bencher| {
-        bencher.iter_custom(|iterations| subject.wall(iterations, |backend| backend.attention_ext(&desc)));
-    });
-    if subject.device_time(1, |backend| backend.attention_ext(&desc)).is_some() {
-        group.bench_function(BenchmarkId::new(&name, "device"), |bencher| {
-            bencher.iter_custom(|iterations| {
-                subject.device_time(iterations, |backend| backend.attention_ext(&desc)).unwrap_or_default()
-            });
-        });
-    }
-    group.finish();
+    let group = format!("attention/{dtype}");
+    subject.measure(criterion, &group, &name, case.throughput(), |backend| backend.attention_ext(&desc));
     subject.free(&ptrs);
     free_tables(subject, &desc);
 }

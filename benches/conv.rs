@@ -10,7 +10,7 @@ use backend_api::desc::{
 };
 use backend_api::{Activation, BackendResult, ComputeBackend, DType};
 use benches::{Subject, criterion};
-use criterion::{BenchmarkId, Criterion, Throughput};
+use criterion::{Criterion, Throughput};
 
 /// A line of the benchmark.
 struct Line<'a> {
@@ -26,17 +26,8 @@ fn measure(
     line: &Line<'_>,
     work: impl Fn(&dyn ComputeBackend) -> BackendResult<()>,
 ) {
-    let mut group = criterion.benchmark_group(format!("{}/{}", line.group, line.dtype));
-    group.throughput(line.throughput.clone());
-    group.bench_function(BenchmarkId::from_parameter(line.name), |bencher| {
-        bencher.iter_custom(|iterations| subject.wall(iterations, &work));
-    });
-    if subject.device_time(1, &work).is_some() {
-        group.bench_function(BenchmarkId::new(line.name, "device"), |bencher| {
-            bencher.iter_custom(|iterations| subject.device_time(iterations, &work).unwrap_or_default());
-        });
-    }
-    group.finish();
+    let group = format!("{}/{}", line.group, line.dtype);
+    subject.measure(criterion, &group, line.name, line.throughput.clone(), work);
 }
 
 /// Elements of input, filter and output of a convolution.

@@ -7,7 +7,7 @@
 use backend_api::desc::{BinaryDesc, CopyDesc, PermuteDesc, TensorDesc, UnaryDesc};
 use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType, DeviceKind, UnaryOp};
 use benches::{Subject, criterion};
-use criterion::{BenchmarkId, Criterion, Throughput};
+use criterion::{Criterion, Throughput};
 
 type Call<'a> = &'a dyn Fn(&dyn ComputeBackend) -> BackendResult<()>;
 
@@ -20,17 +20,7 @@ fn measure(
     bytes: usize,
     call: Call<'_>,
 ) {
-    let mut group = criterion.benchmark_group(group);
-    group.throughput(Throughput::Bytes(bytes as u64));
-    group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
-        bencher.iter_custom(|iterations| subject.wall(iterations, call));
-    });
-    if subject.device_time(1, call).is_some() {
-        group.bench_function(BenchmarkId::new(name, "device"), |bencher| {
-            bencher.iter_custom(|iterations| subject.device_time(iterations, call).unwrap_or_default());
-        });
-    }
-    group.finish();
+    subject.measure(criterion, group, name, Throughput::Bytes(bytes as u64), call);
 }
 
 /// The largest tensor: 64 Mi elements where there is a GPU.

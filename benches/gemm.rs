@@ -9,7 +9,7 @@
 use backend_api::desc::{Bias, BiasAxis, MatmulDesc, Matrix};
 use backend_api::{Activation, BackendTranspose, DType, MathMode};
 use benches::{Subject, criterion};
-use criterion::{BenchmarkId, Criterion, Throughput};
+use criterion::{Criterion, Throughput};
 
 /// One product to be timed.
 #[derive(Clone, Copy)]
@@ -96,23 +96,13 @@ fn measure_one(criterion: &mut Criterion, subject: &Subject, group: &str, name: 
     let padded = |rows: usize, columns: usize| (rows * columns + rows.max(columns) * product.padding) * batch;
     let ptrs = [padded(m, k), padded(k, n), padded(m, n)].map(|elements| subject.operand(dtype, elements));
     let desc = product.descriptor(ptrs);
-    let mut group = criterion.benchmark_group(format!("{group}/{dtype}"));
-    group.throughput(if m.min(n) <= 16 {
+    let throughput = if m.min(n) <= 16 {
         Throughput::Bytes(((m * k + k * n + m * n) * batch * dtype.size()) as u64)
     } else {
         Throughput::Elements(product.flops())
-    });
-    group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
-        bencher.iter_custom(|iterations| subject.wall(iterations, |backend| backend.matmul(&desc)));
-    });
-    if subject.device_time(1, |backend| backend.matmul(&desc)).is_some() {
-        group.bench_function(BenchmarkId::new(name, "device"), |bencher| {
-            bencher.iter_custom(|iterations| {
-                subject.device_time(iterations, |backend| backend.matmul(&desc)).unwrap_or_default()
-            });
-        });
-    }
-    group.finish();
+    };
+    let group = format!("{group}/{dtype}");
+    subject.measure(criterion, &group, name, throughput, |backend| backend.matmul(&desc));
     subject.free(&ptrs);
 }
 

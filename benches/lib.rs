@@ -7,8 +7,11 @@ use std::time::{Duration, Instant};
 
 use backend_api::{BackendPreference, BackendResult, ComputeBackend, DType, DeviceInfo, Registry};
 use backend_webgpu::WebGpuBackend;
-use criterion::Criterion;
+use criterion::{BenchmarkId, Criterion, Throughput};
 use half::f16;
+
+/// Elements after which numbers of operands repeat: odd, so that rows of sizes in use differ.
+const PERIOD: usize = (1 << 20) + 1;
 
 /// Ten samples of a benchmark in so many seconds, unless the command line says otherwise.
 #[must_use]
@@ -82,6 +85,29 @@ impl Subject {
         &self.device
     }
 
+    /// Two lines of one operation: the host's time, and where the device has a clock, the device's as `…/device`. Lines that
+    /// the command line leaves out call nothing.
+    pub fn measure(
+        &self,
+        criterion: &mut Criterion,
+        group: &str,
+        name: &str,
+        throughput: Throughput,
+        work: impl Fn(&dyn ComputeBackend) -> BackendResult<()>,
+    ) {
+        let mut group = criterion.benchmark_group(group);
+        group.throughput(throughput);
+        group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
+            bencher.iter_custom(|iterations| self.wall(iterations, &work));
+        });
+        if self.clock().is_some() {
+            group.bench_function(BenchmarkId::new(name, "device"), |bencher| {
+                bencher.iter_custom(|iterations| self.device_time(iterations, &work).unwrap_or_default());
+            });
+        }
+        group.finish();
+    }
+
     /// Host time of `iterations` calls of `work` and of waiting for them.
     ///
     /// # Panics
@@ -105,12 +131,14 @@ impl Subject {
         iterations: u64,
         work: impl Fn(&dyn ComputeBackend) -> BackendResult<()>,
     ) -> Option<Duration> {
-        let Opened::WebGpu(backend) = &self.backend else { return None };
-        if !backend.capabilities().is_ok_and(|capabilities| capabilities.timestamps) {
-            return None;
-        }
-        let time = backend.time(|backend| (0..iterations).try_for_each(|_| work(backend)));
+        let time = self.clock()?.time(|backend| (0..iterations).try_for_each(|_| work(backend)));
         Some(time.expect("the operation succeeds"))
+    }
+
+    /// The backend whose device has a clock.
+    fn clock(&self) -> Option<&WebGpuBackend> {
+        let has_clock = self.backend().capabilities().is_ok_and(|capabilities| capabilities.timestamps);
+        self.webgpu().filter(|_| has_clock)
     }
 
     /// Whether tensors of `dtype` can be used.
@@ -119,21 +147,26 @@ impl Subject {
         dtype != DType::F16 || self.backend().capabilities().is_ok_and(|capabilities| capabilities.f16)
     }
 
-    /// An operand of numbers in [−1, 1), the same in each run. Not zeros, on which hardware is faster.
+    /// An operand of numbers in [−1, 1), equal in each run. Not zeros, on which hardware is faster. Large ones repeat after
+    /// [`PERIOD`], so that the weights of a large model are made in moments.
     ///
     /// # Panics
     /// If there is no memory for it.
     #[must_use]
     pub fn operand(&self, dtype: DType, elements: usize) -> u64 {
         let mut state = 1u64;
-        let numbers = (0..elements).map(|_| {
+        let numbers = (0..elements.min(PERIOD)).map(|_| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
         });
-        let bytes: Vec<u8> = match dtype {
+        let mut bytes: Vec<u8> = match dtype {
             DType::F16 => numbers.flat_map(|x| f16::from_f32(x).to_le_bytes()).collect(),
             _ => numbers.flat_map(f32::to_le_bytes).collect(),
         };
+        if elements > PERIOD {
+            bytes = bytes.repeat(elements.div_ceil(PERIOD));
+            bytes.truncate(elements * dtype.size());
+        }
         self.upload(&bytes)
     }
 

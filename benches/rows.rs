@@ -6,7 +6,7 @@
 use std::fmt;
 
 use backend_api::{BackendResult, ComputeBackend, DType};
-use criterion::{BenchmarkId, Criterion, Throughput};
+use criterion::{Criterion, Throughput};
 
 use crate::{Subject, criterion};
 
@@ -53,18 +53,8 @@ impl Bench {
         elements: usize,
         work: impl Fn(&dyn ComputeBackend) -> BackendResult<()>,
     ) {
-        let subject = &self.subject;
-        let mut group = self.criterion.benchmark_group(format!("{group}/{dtype}"));
-        group.throughput(Throughput::Bytes((elements * dtype.size()) as u64));
-        group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
-            bencher.iter_custom(|iterations| subject.wall(iterations, &work));
-        });
-        if subject.device_time(1, &work).is_some() {
-            group.bench_function(BenchmarkId::new(name, "device"), |bencher| {
-                bencher.iter_custom(|iterations| subject.device_time(iterations, &work).unwrap_or_default());
-            });
-        }
-        group.finish();
+        let throughput = Throughput::Bytes((elements * dtype.size()) as u64);
+        self.subject.measure(&mut self.criterion, &format!("{group}/{dtype}"), name, throughput, work);
     }
 
     /// Whether tensors of `dtype` can be used; says so if not.

@@ -108,19 +108,20 @@ fn a_missing_device_is_told_from_a_wrong_kernel() {
 }
 
 #[test]
-fn specs_and_validation_end_after_the_timeout() {
+fn nothing_ends_within_no_time() {
     for arguments in [&["specs"][..], &["validate", "-", "--device", ""], &["validate", "-"]] {
         expect(&lab(&[arguments, &["--timeout", "0"]].concat(), SCALE), 4, &["no end within 0 s"]);
     }
 }
 
-/// Without a device, the one thing that may hang is the text.
 #[test]
 fn a_kernel_that_never_arrives_ends_after_the_timeout() {
-    let mut child = start(&["validate", "-", "--timeout", "0.5"]);
-    let text = child.stdin.take();
-    expect(&child.wait_with_output().unwrap(), 4, &["no end within 0.5 s"]);
-    drop(text);
+    for device in [&[][..], &["--device", ""]] {
+        let mut child = start(&[&["validate", "-", "--timeout", "0.5"], device].concat());
+        let text = child.stdin.take();
+        expect(&child.wait_with_output().unwrap(), 4, &["no end within 0.5 s"]);
+        drop(text);
+    }
 }
 
 /// The process that uses the driver is ended as a crash would end it, while it waits for the kernel's text.
