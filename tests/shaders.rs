@@ -38,7 +38,7 @@ impl Composed {
 /// One in so many of a variant's texts is looked at, and one in so many translations made: all with `EVERY=1`. No value of
 /// `EVERY` leaves a variant without a text.
 const TEXTS: usize = 2;
-const TRANSLATIONS: usize = 3;
+const TRANSLATIONS: usize = 4;
 
 /// Whether one of a variant's texts or translations is looked at, which differs from variant to variant.
 fn is_chosen(variant: &Variant, index: usize, usual: usize) -> bool {

@@ -59,9 +59,8 @@ const LONG: [&str; 17] = [
 
 /// Programs, and parts of them, that run on SwiftShader too, where everything takes longest and nothing is cached: what depends
 /// on a driver and its compiler most. The others have the adapters of Mesa. `EVERY` gives all of them SwiftShader.
-const WITH_SWIFTSHADER: [&str; 8] = [
+const WITH_SWIFTSHADER: [&str; 7] = [
     "attention_kernels",
-    "capture",
     "conformance",
     "conv_kernels",
     "custom_kernels",
@@ -72,7 +71,8 @@ const WITH_SWIFTSHADER: [&str; 8] = [
 
 /// Programs that don't run on a software OpenGL, which compiles all of their kernels a second time: what they compute or refuse
 /// doesn't depend on the driver, whose kernels conformance looks at. `EVERY` gives it to all of them.
-const WITHOUT_SOFTWARE_OPENGL: [&str; 4] = ["against_candle", "bad_input", "long_work", "models"];
+const WITHOUT_SOFTWARE_OPENGL: [&str; 7] =
+    ["against_candle", "bad_input", "bounded", "campaign", "long_work", "models", "small_bindings"];
 
 /// A program with tests, and the folder that cargo runs it in.
 #[derive(Clone, Debug)]

@@ -22,7 +22,7 @@ const VARIABLE: &str = "CAMPAIGN_WGSL_CHILD";
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Texts in CI.
-const FEW: u64 = 400;
+const FEW: u64 = 150;
 
 /// Failing texts after which no more are tried.
 const MOST_FAILURES: usize = 5;

@@ -76,7 +76,7 @@ pub fn quant_products(math: MathMode) -> Vec<Case> {
 #[must_use]
 pub fn rarity(family: &str) -> usize {
     match family {
-        "attention" | "attention_ext" => 4,
+        "attention" | "attention_ext" => 8,
         _ => 1,
     }
 }
