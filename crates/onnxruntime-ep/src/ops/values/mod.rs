@@ -252,6 +252,8 @@ fn a_list_that_no_host_has_room_for_is_an_error() {
     let pad = node("Pad", &[("mode", Attribute::Text("edge".to_owned()))]);
     assert!(run(&pad, &[floats(&[1], &[7.0]), ints(Kind::I64, &[i64::MIN, i64::MAX])]).is_err());
     assert!(run(&node("Expand", &[]), &[long(&[1]), huge()]).is_err());
+    let uncountable = ints(Kind::I64, &[1 << 62, 4]);
+    assert!(run(&node("Expand", &[]), &[floats(&[1, 1], &[7.0]), uncountable]).is_err());
     assert!(run(&node("Tile", &[]), &[long(&[1, 1]), ints(Kind::I64, &[1 << 20, 1 << 20])]).is_err());
     let values = || ints(Kind::I64, &[0, 1]);
     assert!(run(&node("OneHot", &[]), &[long(&[1]), huge(), values()]).is_err());
