@@ -134,7 +134,11 @@ impl Numbers {
             (Self::Float(numbers), Kind::I32 | Kind::U32 | Kind::I64 | Kind::I8 | Kind::Raw) => {
                 Self::Int(numbers.into_iter().map(|x| x as i64).collect()).convert(to)
             }
-            (Self::Int(numbers), Kind::F32 | Kind::F16) => {
+            // By f64, an integer beyond 2⁵³ would be rounded twice.
+            (Self::Int(numbers), Kind::F32) => {
+                Self::Float(numbers.into_iter().map(|x| f64::from(x as f32)).collect())
+            }
+            (Self::Int(numbers), Kind::F16) => {
                 Self::Float(numbers.into_iter().map(|x| x as f64).collect()).convert(to)
             }
             (Self::Int(numbers), Kind::I32) => {
@@ -186,5 +190,9 @@ mod tests {
         assert_eq!(third.clone().convert(Kind::F32), Numbers::Float(vec![f64::from(1.0f32 / 3.0)]));
         assert_eq!(third.convert(Kind::Bool), Numbers::Int(vec![1]));
         assert_eq!(Numbers::Int(vec![1 << 32]).convert(Kind::I32), Numbers::Int(vec![0]));
+        // Just beyond the middle between two numbers of f32.
+        let beyond = (1i64 << 62) + (1 << 38) + 1;
+        let above = ((1i64 << 62) + (1 << 39)) as f64;
+        assert_eq!(Numbers::Int(vec![beyond]).convert(Kind::F32), Numbers::Float(vec![above]));
     }
 }

@@ -1,6 +1,6 @@
 //! Attention as the products and the softmax that it consists of.
 
-use super::{View, is_close, orders, replacing};
+use super::{View, orders, replacing};
 use crate::model::{Attribute, Node};
 
 /// `softmax(scale · Q·Kᵀ + mask) · V` of four dimensions, where K and V have vectors of one length. The scale
@@ -112,7 +112,7 @@ fn unscaled(view: &View<'_>, name: &str, nodes: &mut Vec<Node>) -> (String, f64)
     let moves = view.only(name, "Transpose").or_else(|| view.only(name, "Reshape"));
     if let Some((node, input)) = moves.and_then(|node| Some((node, node.input(0)?))) {
         let (input, factor) = unscaled(view, input, nodes);
-        if !is_close(factor, 1.0) {
+        if (factor - 1.0).abs() > 1e-3 {
             let mut node = node.clone();
             let moved = format!("{name}, not scaled");
             (node.inputs[0], node.outputs) = (input, vec![moved.clone()]);

@@ -2,7 +2,7 @@
 
 use std::f64::consts::FRAC_1_SQRT_2;
 
-use super::{View, is_close, orders, replacing};
+use super::{View, orders, replacing};
 use crate::model::Node;
 
 /// `x · (1 + erf(x / √2)) · ½`, in any order of the factors.
@@ -14,13 +14,13 @@ pub(super) fn exact(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
         let x = match view.scalar(b) {
             // (x · gate) · ½
             Some(half) => {
-                let product = view.only(a, "Mul").filter(|_| is_close(half, 0.5))?;
+                let product = view.only(a, "Mul").filter(|_| view.is_close(a, half, 0.5))?;
                 orders(product).into_iter().find_map(|(x, gate)| (gate_of(view, gate)? == x).then_some(x))?
             }
             // (½ · x) · gate, or ½ in the gate's stead at x
             None => {
                 let (x, half) = view.scaled(view.only(a, "Mul").or_else(|| view.only(a, "Div"))?)?;
-                (is_close(half, 0.5) && gate_of(view, b)? == x).then_some(x)?
+                (view.is_close(a, half, 0.5) && gate_of(view, b)? == x).then_some(x)?
             }
         };
         Some(vec![replacing(last, "Gelu", &[x])])
@@ -31,10 +31,11 @@ pub(super) fn exact(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
 fn gate_of<'a>(view: &View<'a>, gate: &str) -> Option<&'a str> {
     let sum = view.only(gate, "Add")?;
     orders(sum).into_iter().find_map(|(erf, one)| {
-        let erf = view.only(erf, "Erf").filter(|_| view.scalar(one).is_some_and(|one| is_close(one, 1.0)))?;
+        let is_one = || view.scalar(one).is_some_and(|one| view.is_close(gate, one, 1.0));
+        let erf = view.only(erf, "Erf").filter(|_| is_one())?;
         let name = erf.input(0)?;
         let (x, factor) = view.scaled(view.only(name, "Mul").or_else(|| view.only(name, "Div"))?)?;
-        is_close(factor, FRAC_1_SQRT_2).then_some(x)
+        view.is_close(name, factor, FRAC_1_SQRT_2).then_some(x)
     })
 }
 
@@ -54,9 +55,10 @@ pub(super) fn hard_swish(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
     if last.operator != "Mul" {
         return None;
     }
-    orders(last).into_iter().find_map(|(x, gate)| {
-        let gate = view.only(gate, "HardSigmoid")?;
-        let is_sixth = is_close(gate.float("alpha", 0.2), 1.0 / 6.0) && gate.float("beta", 0.5) == 0.5;
+    orders(last).into_iter().find_map(|(x, name)| {
+        let gate = view.only(name, "HardSigmoid")?;
+        let is_sixth =
+            view.is_close(name, gate.float("alpha", 0.2), 1.0 / 6.0) && gate.float("beta", 0.5) == 0.5;
         (gate.input(0)? == x && is_sixth).then(|| vec![replacing(last, "HardSwish", &[x])])
     })
 }

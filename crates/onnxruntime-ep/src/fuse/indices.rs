@@ -2,7 +2,7 @@
 
 use super::{View, replacing};
 use crate::model::{Attribute, Node};
-use crate::ops::OWN;
+use crate::ops::{MICROSOFT, OWN};
 
 /// A lookup in two steps: the check of the indices, which a captured run repeats on the host, and the lookup
 /// itself.
@@ -24,4 +24,27 @@ pub(super) fn checked(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
     lookup.attributes = last.attributes.clone();
     lookup.attributes.insert("checked".to_owned(), Attribute::Int(1));
     Some(vec![check, lookup])
+}
+
+/// A rotation whose positions are looked at before, as the indices of a lookup are.
+pub(super) fn positions(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
+    let (place, table) = match last.domain.as_str() {
+        "" => (3, 1),
+        MICROSOFT => (1, 2),
+        _ => return None,
+    };
+    let is_checked = |name: &str| view.producers.get(name).is_some_and(|node| node.operator == "Indices");
+    let (positions, table) = (last.input(place)?, last.input(table)?);
+    if last.operator != "RotaryEmbedding" || is_checked(positions) {
+        return None;
+    }
+    let checked = format!("{positions} of {}", last.outputs.first()?);
+    let mut check = replacing(last, "Indices", &[positions, table]);
+    check.domain = OWN.to_owned();
+    check.outputs = vec![checked.clone()];
+    // Positions are not counted from the end.
+    check.attributes.insert("from_start".to_owned(), Attribute::Int(1));
+    let mut rotation = last.clone();
+    rotation.inputs[place] = checked;
+    Some(vec![check, rotation])
 }

@@ -24,6 +24,7 @@ pub(crate) use quantized::{format, pack};
 use std::cell::RefCell;
 use std::collections::HashMap;
 
+use crate::kind::Kind;
 use crate::model::{Graph, Node};
 use crate::tensor::Tensor;
 
@@ -49,6 +50,7 @@ const RULES: &[Rule] = &[
     rows::transposed_result,
     rows::transposed_input,
     indices::checked,
+    indices::positions,
 ];
 
 /// Fuses what it can.
@@ -118,6 +120,14 @@ impl<'a> View<'a> {
         constant.numbers().ok()?.floats().first().copied()
     }
 
+    /// Whether a number that a value is computed with is `wanted`, but for rounding: in f16, or to the five digits with
+    /// which some models in f32 write √2.
+    fn is_close(&self, value: &str, number: f64, wanted: f64) -> bool {
+        let kind = self.graph.types.get(value).and_then(|known| known.kind);
+        let tolerance = if kind == Some(Kind::F16) { 1e-3 } else { 2e-5 };
+        (number - wanted).abs() <= tolerance * wanted.abs()
+    }
+
     /// A factor, also where it divides: the other input, and the factor.
     fn scaled(&self, node: &'a Node) -> Option<(&'a str, f64)> {
         match (node.operator.as_str(), node.inputs.as_slice()) {
@@ -149,11 +159,6 @@ fn replacing(last: &Node, operator: &str, inputs: &[&str]) -> Node {
         attributes: HashMap::new(),
         ..last.clone()
     }
-}
-
-/// Whether two numbers are the same but for rounding in f16.
-fn is_close(a: f64, b: f64) -> bool {
-    (a - b).abs() <= 1e-3 * b.abs()
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Normalisations that exporters take apart.
 
-use super::{View, is_close, orders, replacing};
+use super::{View, orders, replacing};
 use crate::model::{Attribute, Node};
 
 /// `w · (x − mean) / √(variance + ε) + b` of the last dimension.
@@ -59,7 +59,9 @@ fn over_root_mean_square<'a>(view: &View<'a>, name: &str) -> Option<(&'a str, f6
         let root = match view.only(inverse, "Reciprocal") {
             Some(node) => node.input(0)?,
             None => match view.only(inverse, "Div")?.inputs.as_slice() {
-                [one, root] if view.scalar(one).is_some_and(|one| is_close(one, 1.0)) => root.as_str(),
+                [one, root] if view.scalar(one).is_some_and(|one| view.is_close(inverse, one, 1.0)) => {
+                    root.as_str()
+                }
                 _ => return None,
             },
         };

@@ -61,6 +61,9 @@ struct Angles<'a> {
 fn rotated(call: &Call<'_>, x: &Heads, angles: Angles<'_>) -> Result<Tensor> {
     let d = call.device();
     let [cos, sin] = [d.convert(angles.cos, Kind::F32)?, d.convert(angles.sin, Kind::F32)?];
+    if cos.shape != sin.shape {
+        return Err(Error::invalid(format!("cosines {:?} and sines {:?}", cos.shape, sin.shape)));
+    }
     let half = cos.shape.last().copied().unwrap_or(0);
     let rows = cos.count() / half.max(1);
     let is_interleaved = call.node.int("interleaved", 0) == 1 || call.node.int("rotary_interleaved", 0) == 1;

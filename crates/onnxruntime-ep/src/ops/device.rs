@@ -9,7 +9,7 @@ use backend_api::{BinaryOp, CompareOp, ComputeBackend, ReduceOp, UnaryOp};
 use super::shape::{broadcast, packed_strides};
 use crate::error::{Error, Result};
 use crate::kind::Kind;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, elements};
 use crate::workspace::Workspace;
 
 /// A backend as operators see it.
@@ -90,6 +90,8 @@ impl Device<'_> {
         shape: Vec<usize>,
         strides: Vec<usize>,
     ) -> Result<Tensor> {
+        // A broadcast one may have more elements than can be counted.
+        elements(&shape)?;
         let innermost = shape.iter().zip(&strides).rev().find(|&(&extent, _)| extent != 1);
         let is_adjacent = innermost.is_none_or(|(_, &stride)| stride == 1);
         // Numbers on the host have to be on the device before a view of them is.

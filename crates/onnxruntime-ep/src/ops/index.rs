@@ -90,6 +90,12 @@ fn counted(call: &Call<'_>, indices: &Tensor, extent: usize) -> Result<Tensor> {
 fn indices(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (indices, table) = (call.input(0)?, call.input(1)?);
     let axis = call.axis(0, table.rank())?;
+    if call.node.int("from_start", 0) == 1
+        && indices.is_on_host()
+        && let Some(wrong) = indices.ints()?.iter().find(|&&index| index < 0)
+    {
+        return Err(Error::invalid(format!("position {wrong}")));
+    }
     Ok(vec![counted(call, indices, table.shape[axis])?])
 }
 
@@ -137,10 +143,19 @@ fn gather_elements(call: &Call<'_>) -> Result<Vec<Tensor>> {
     Ok(vec![y])
 }
 
+/// Updates of the shape that table and indices ask for.
+fn require_updates(updates: &Tensor, shape: &[usize]) -> Result<()> {
+    if updates.shape == shape {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("updates {:?} where {shape:?} are written", updates.shape)))
+}
+
 fn scatter_elements(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (d, x, source) = (call.device(), call.input(0)?, call.input(2)?);
     let axis = call.axis(0, x.rank())?;
     let indices = counted(call, call.input(1)?, x.shape[axis])?;
+    require_updates(source, &indices.shape)?;
     let [outer, columns] = x.around(axis);
     // The scatter changes it in place.
     let y = copied(call, x)?;
@@ -162,7 +177,11 @@ struct Rows {
 fn tuples(x: &Tensor, indices: &Tensor, batch_dims: usize) -> Result<Rows> {
     let wrong = || Error::invalid(format!("indices {:?} into {:?}", indices.shape, x.shape));
     let length = *indices.shape.last().ok_or_else(wrong)?;
-    let named = x.shape.get(batch_dims..batch_dims + length).ok_or_else(wrong)?;
+    let named =
+        batch_dims.checked_add(length).and_then(|end| x.shape.get(batch_dims..end)).ok_or_else(wrong)?;
+    if indices.shape.get(..batch_dims) != x.shape.get(..batch_dims) || indices.rank() <= batch_dims {
+        return Err(wrong());
+    }
     let columns: usize = x.shape.iter().skip(batch_dims + length).product();
     let batches: usize = x.shape.iter().take(batch_dims).product();
     let count = indices.shape.iter().rev().skip(1).product::<usize>();
@@ -194,7 +213,11 @@ fn gather_tuples(call: &Call<'_>) -> Result<Vec<Tensor>> {
 
 fn scatter_tuples(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (d, x, source) = (call.device(), call.input(0)?, call.input(2)?);
-    let Rows { indices, rows, columns } = tuples(x, call.input(1)?, 0)?;
+    let given = call.input(1)?;
+    let Rows { indices, rows, columns } = tuples(x, given, 0)?;
+    let (outer, length) = given.shape.split_at(given.rank() - 1);
+    let named = length.iter().sum();
+    require_updates(source, &outer.iter().chain(x.shape.iter().skip(named)).copied().collect::<Vec<_>>())?;
     // The scatter changes it in place.
     let y = copied(call, x)?;
     let shape = IndexShape { rows, columns, count: indices.count() };

@@ -203,8 +203,12 @@ fn pad(call: &Call<'_>) -> Result<Vec<Tensor>> {
         for pad in [front, back] {
             listed(pad.saturating_abs())?;
         }
+        // What is cut isn't there to be repeated.
+        let start = (-front).max(0);
+        let end = (length + back.min(0)).max(start);
         if repeats {
-            let places = (-front..length + back).map(|i| source(mode, i, length));
+            let places = -front.max(0)..end - start + back.max(0);
+            let places = places.map(|i| Some(start + source(mode, i, end - start)?));
             y = along(
                 call,
                 &y,
@@ -214,8 +218,7 @@ fn pad(call: &Call<'_>) -> Result<Vec<Tensor>> {
             continue;
         }
         if front < 0 || back < 0 {
-            let kept = (-front).max(0)..(length + back.min(0)).max((-front).max(0));
-            y = along(call, &y, axis, kept.collect())?;
+            y = along(call, &y, axis, (start..end).collect())?;
         }
         shape[axis] = extent((length + front + back).max(0))?;
         // What is cut behind may be more than the input has: then it is of the padding before it.
@@ -274,10 +277,13 @@ fn expand(call: &Call<'_>) -> Result<Vec<Tensor>> {
 fn tile(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let mut y = call.input(0)?.clone();
     let times = call.ints(1)?.ok_or_else(|| Error::invalid("no number of repetitions"))?;
+    if times.len() != y.rank() || times.iter().any(|&times| times < 0) {
+        return Err(Error::invalid(format!("{:?} repeated {times:?} times", y.shape)));
+    }
     for (axis, &times) in times.iter().enumerate().filter(|&(_, &times)| times != 1) {
-        let length = y.shape.get(axis).copied().unwrap_or(1) as i64;
-        listed(times.max(0).saturating_mul(length))?;
-        y = along(call, &y, axis, (0..times.max(0)).flat_map(|_| 0..length).collect())?;
+        let length = y.shape[axis] as i64;
+        listed(times.saturating_mul(length))?;
+        y = along(call, &y, axis, (0..times).flat_map(|_| 0..length).collect())?;
     }
     Ok(vec![y])
 }
@@ -365,15 +371,15 @@ fn reverse_sequence(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let lengths = call.ints(1)?.unwrap_or_default();
     let time = axis(call.node.int("time_axis", 0), x.rank())?;
     let batch = axis(call.node.int("batch_axis", 1), x.rank())?;
+    let is_within = |&length: &i64| usize::try_from(length).is_ok_and(|length| length <= x.shape[time]);
+    if lengths.len() != x.shape[batch] || !lengths.iter().all(is_within) {
+        return Err(Error::invalid(format!("{:?} with sequences of lengths {lengths:?}", x.shape)));
+    }
     let strides = packed_strides(&x.shape);
     let reversed = (0..x.count()).map(|i| {
         let (t, b) = (i / strides[time] % x.shape[time], i / strides[batch] % x.shape[batch]);
         let length = lengths.get(b).and_then(|&length| usize::try_from(length).ok()).unwrap_or(0);
-        if t < length && length <= x.shape[time] {
-            i - t * strides[time] + (length - 1 - t) * strides[time]
-        } else {
-            i
-        }
+        if t < length { i - t * strides[time] + (length - 1 - t) * strides[time] } else { i }
     });
     Ok(vec![pick(call, x, x.shape.clone(), reversed)?])
 }

@@ -46,6 +46,16 @@ struct Line {
     from: usize,
     to: usize,
     scale: f64,
+    /// Whether the scale is the quotient of the extents, of which f64 has only the nearest number.
+    is_sized: bool,
+}
+
+impl Line {
+    /// `place / scale`, where the scale is a quotient without its rounding, which would decide in the middle
+    /// between two elements.
+    fn unscaled(&self, place: f64) -> f64 {
+        if self.is_sized { place * self.from as f64 / self.to as f64 } else { place / self.scale }
+    }
 }
 
 fn resize(call: &Call<'_>) -> Result<Vec<Tensor>> {
@@ -79,7 +89,10 @@ fn lines(call: &Call<'_>, x: &Tensor) -> Result<Vec<(usize, Line)>> {
     let from: Vec<usize> = axes.iter().map(|&axis| x.shape[axis]).collect();
     let lines: Vec<Line> = if let Some(sizes) = given(3) {
         let sizes = sizes.ints()?.into_iter().map(extent).collect::<Result<Vec<_>>>()?;
-        let line = |(&from, to): (&usize, usize)| Line { from, to, scale: to as f64 / from.max(1) as f64 };
+        let line = |(&from, to): (&usize, usize)| {
+            let scale = to as f64 / from.max(1) as f64;
+            Line { from, to, scale, is_sized: true }
+        };
         from.iter().zip(sizes).map(line).collect()
     } else {
         let scales = match given(scales_at) {
@@ -87,8 +100,9 @@ fn lines(call: &Call<'_>, x: &Tensor) -> Result<Vec<(usize, Line)>> {
             None => attribute.ok_or_else(|| Error::invalid("neither scales nor sizes"))?,
         };
         let line = |(&from, scale): (&usize, f64)| {
+            // As ONNX infers the shape: ten times 1.3 of f32, which is a little less, are 12.
             let to = listed((from as f64 * scale).floor().max(0.0) as i64)?;
-            Ok(Line { from, to, scale })
+            Ok(Line { from, to, scale, is_sized: false })
         };
         from.iter().zip(scales).map(line).collect::<Result<_>>()?
     };
@@ -101,10 +115,10 @@ fn lines(call: &Call<'_>, x: &Tensor) -> Result<Vec<(usize, Line)>> {
 
 /// The place in the input that an element of the output comes from.
 fn source(node: &Node, line: Line, i: usize) -> f64 {
-    let Line { from, to, scale } = line;
+    let Line { from, to, scale, .. } = line;
     let i = i as f64;
     match node.text("coordinate_transformation_mode") {
-        "asymmetric" => i / scale,
+        "asymmetric" => line.unscaled(i),
         "align_corners" if to == 1 => 0.0,
         // As ONNX has it, by the length before it was rounded.
         "align_corners" => i * (from as f64 - 1.0) / (from as f64 * scale - 1.0),
@@ -112,11 +126,11 @@ fn source(node: &Node, line: Line, i: usize) -> f64 {
         "half_pixel_symmetric" => {
             let adjustment = to as f64 / (from as f64 * scale);
             let centre = from as f64 / 2.0;
-            centre * (1.0 - adjustment) + (i + 0.5) / scale - 0.5
+            centre * (1.0 - adjustment) + line.unscaled(i + 0.5) - 0.5
         }
         // What `Upsample` has always done.
-        _ if node.operator == "Upsample" || (node.since < 11) => i / scale,
-        _ => (i + 0.5) / scale - 0.5,
+        _ if node.operator == "Upsample" || (node.since < 11) => line.unscaled(i),
+        _ => line.unscaled(i + 0.5) - 0.5,
     }
 }
 

@@ -66,20 +66,9 @@ fn reshape(call: &Call<'_>) -> Result<Vec<Tensor>> {
             number => extent(number)?,
         });
     }
+    // The open extent is still 1.
+    let known = elements(&shape)?;
     if let Some(extent) = open.and_then(|k| shape.get_mut(k)) {
-        *extent = 0;
-        let known: usize = wanted
-            .iter()
-            .enumerate()
-            .filter(|&(k, _)| Some(k) != open)
-            .map(|(k, &number)| {
-                if number == 0 && keeps {
-                    x.shape.get(k).copied().unwrap_or(1)
-                } else {
-                    number.unsigned_abs() as usize
-                }
-            })
-            .product();
         *extent = x.count().checked_div(known).unwrap_or(0);
     }
     Ok(vec![call.device().reshape(x, shape)?])
@@ -92,6 +81,9 @@ fn squeeze(call: &Call<'_>) -> Result<Vec<Tensor>> {
         // ONNX Runtime takes an empty list for none.
         _ => (0..x.rank()).filter(|&k| x.shape[k] == 1).collect(),
     };
+    if let Some(&k) = dropped.iter().find(|&&k| x.shape[k] != 1) {
+        return Err(Error::invalid(format!("axis {k} of {:?} isn't 1", x.shape)));
+    }
     let kept = x.shape.iter().enumerate().filter(|(k, _)| !dropped.contains(k)).map(|(_, &extent)| extent);
     Ok(vec![call.device().reshape(x, kept.collect())?])
 }
@@ -165,7 +157,8 @@ fn range(call: &Call<'_>) -> Result<Vec<Tensor>> {
         };
         let count = (count + i128::from(rest != 0 && (span > 0) == (delta > 0))).max(0);
         let count = listed(i64::try_from(count).unwrap_or(i64::MAX))?;
-        Numbers::Int((0..count as i64).map(|i| start + i * delta).collect())
+        // A step may be longer than half of the range of i64, and what it reaches modulo 2⁶⁴ is right.
+        Numbers::Int((0..count as i64).map(|i| start.wrapping_add(i.wrapping_mul(delta))).collect())
     };
     Ok(vec![rounded(start.kind, vec![numbers.len()], numbers)?])
 }

@@ -95,6 +95,41 @@ fn gelu_in_the_order_of_two_exporters() {
 }
 
 #[test]
+fn constants_are_rounded_as_their_element_type_is() {
+    let of = |kind: Kind, root: &str, one: &str| {
+        let nodes: [(&str, &[&str], &str); 5] = [
+            ("Div", &["x", root], "a"),
+            ("Erf", &["a"], "b"),
+            ("Add", &["b", one], "c"),
+            ("Mul", &["x", "c"], "d"),
+            ("Mul", &["d", "0.5"], "y"),
+        ];
+        let mut graph = graph(&nodes, "y");
+        for name in ["a", "b", "c", "d", "y"] {
+            graph.types.insert(name.to_owned(), ValueType { kind: Some(kind), shape: None });
+        }
+        fuse(&mut graph);
+        operators(&graph) == ["Gelu"]
+    };
+    assert!(of(Kind::F32, "1.4142", "1"));
+    assert!(of(Kind::F16, "1.4140625", "1"));
+    assert!(!of(Kind::F32, "1.4140625", "1"), "another function in f32");
+    assert!(!of(Kind::F32, "1.4142", "1.0009"));
+}
+
+#[test]
+fn positions_of_rotations_are_looked_at_once() {
+    let mut graph = graph(&[("RotaryEmbedding", &["x", "positions", "cos", "sin"], "y")], "y");
+    graph.nodes[0].domain = crate::ops::MICROSOFT.to_owned();
+    for _ in 0..2 {
+        fuse(&mut graph);
+        assert_eq!(operators(&graph), ["Indices", "RotaryEmbedding"]);
+    }
+    assert_eq!(graph.nodes[0].inputs, ["positions", "cos"]);
+    assert_eq!(graph.nodes[1].inputs[1], graph.nodes[0].outputs[0]);
+}
+
+#[test]
 fn what_is_read_elsewhere_stays() {
     let mut other = graph(&[("Sigmoid", &["x"], "s"), ("Mul", &["x", "s"], "y")], "y");
     other.outputs.push("s".to_owned());

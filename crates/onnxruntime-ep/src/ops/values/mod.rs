@@ -159,6 +159,78 @@ fn pads_that_cut_more_than_the_input_leave_padding() {
 }
 
 #[test]
+fn what_pads_cut_is_not_repeated() {
+    let pad = |mode: &str, pads: &[i64]| {
+        let pad = node("Pad", &[("mode", Attribute::Text(mode.to_owned()))]);
+        let x = floats(&[5], &[0.0, 1.0, 2.0, 3.0, 4.0]);
+        run(&pad, &[x, ints(Kind::I64, pads)]).map(|y| y.numbers().unwrap().floats())
+    };
+    assert_eq!(pad("wrap", &[-2, 1]).unwrap(), [2.0, 3.0, 4.0, 2.0]);
+    assert_eq!(pad("wrap", &[1, -3]).unwrap(), [1.0, 0.0, 1.0]);
+    assert_eq!(pad("reflect", &[-1, 1]).unwrap(), [1.0, 2.0, 3.0, 4.0, 3.0]);
+    assert_eq!(pad("edge", &[-1, 2]).unwrap(), [1.0, 2.0, 3.0, 4.0, 4.0, 4.0]);
+    assert_eq!(pad("edge", &[-6, 0]).unwrap(), [0.0; 0]);
+    assert!(pad("edge", &[-5, 1]).is_err(), "nothing is left to be repeated");
+}
+
+#[test]
+fn the_middle_between_two_elements_is_exact() {
+    let resize = node("Resize", &[]);
+    let x: Vec<f64> = (0..30).map(f64::from).collect();
+    let mut resize = Node { since: 19, ..resize };
+    resize.attributes.insert("mode".to_owned(), Attribute::Text("nearest".to_owned()));
+    let inputs = [floats(&[30], &x), None, None, ints(Kind::I64, &[11])];
+    // The sixth is at 5.5 · 30 / 11 − 0.5, which is 14.5, and the lower neighbour is preferred.
+    let y = run(&resize, &inputs).unwrap().numbers().unwrap().floats();
+    assert_eq!(y, [1.0, 4.0, 6.0, 9.0, 12.0, 14.0, 17.0, 20.0, 23.0, 25.0, 28.0]);
+}
+
+#[test]
+fn ranges_of_all_integers() {
+    let range = |start: i64, limit: i64, step: i64| {
+        let inputs = [start, limit, step].map(|number| ints(Kind::I64, &[number]));
+        run(&node("Range", &[]), &inputs).map(|y| y.ints().unwrap())
+    };
+    assert_eq!(range(i64::MIN, i64::MAX, 1 << 62).unwrap(), [i64::MIN, -1 << 62, 0, 1 << 62]);
+    assert_eq!(range(i64::MAX, i64::MIN, i64::MIN).unwrap(), [i64::MAX, -1]);
+    assert!(range(0, 1, 0).is_err());
+}
+
+#[test]
+fn shapes_that_dont_fit_are_errors() {
+    let fails = |operator: &str, shape: &[usize], numbers: &[i64]| {
+        assert!(
+            run(&node(operator, &[]), &[long(shape), ints(Kind::I64, numbers)]).is_err(),
+            "{operator} {shape:?}"
+        );
+    };
+    fails("Reshape", &[2], &[-1, 1 << 40, 1 << 40]);
+    fails("Squeeze", &[0, 3], &[1]);
+    fails("Tile", &[2, 3], &[2]);
+    fails("Tile", &[2, 3], &[1, -1]);
+    // Three steps of two sequences.
+    fails("ReverseSequence", &[3, 2], &[1, 4]);
+    fails("ReverseSequence", &[3, 2], &[1, -1]);
+    fails("ReverseSequence", &[3, 2], &[1]);
+}
+
+#[test]
+fn positions_are_within_the_tables() {
+    let tables = |rows: usize| floats(&[rows, 2], &vec![0.5; 2 * rows]);
+    let mut check = node("Indices", &[("from_start", Attribute::Int(1))]);
+    check.domain = crate::ops::OWN.to_owned();
+    let checks = |position: i64| run(&check, &[ints(Kind::I64, &[0, position]), tables(3)]);
+    assert_eq!(checks(2).unwrap().ints().unwrap(), [0, 2]);
+    assert!(checks(3).is_err() && checks(-1).is_err());
+    let mut rotation = node("RotaryEmbedding", &[]);
+    rotation.domain = crate::ops::MICROSOFT.to_owned();
+    let rotated = |sines: usize| {
+        run(&rotation, &[floats(&[1, 1, 4], &[1.0; 4]), ints(Kind::I64, &[0]), tables(3), tables(sines)])
+    };
+    assert!(rotated(3).is_ok() && rotated(2).is_err());
+}
+
+#[test]
 fn the_nearest_elements_before_operator_set_11() {
     let resize = |operator: &str, scale: f64, count: usize| {
         let x: Vec<f64> = (0..count).map(|i| i as f64).collect();
@@ -180,6 +252,8 @@ fn a_list_that_no_host_has_room_for_is_an_error() {
     let pad = node("Pad", &[("mode", Attribute::Text("edge".to_owned()))]);
     assert!(run(&pad, &[floats(&[1], &[7.0]), ints(Kind::I64, &[i64::MIN, i64::MAX])]).is_err());
     assert!(run(&node("Expand", &[]), &[long(&[1]), huge()]).is_err());
+    let uncountable = ints(Kind::I64, &[1 << 62, 4]);
+    assert!(run(&node("Expand", &[]), &[floats(&[1, 1], &[7.0]), uncountable]).is_err());
     assert!(run(&node("Tile", &[]), &[long(&[1, 1]), ints(Kind::I64, &[1 << 20, 1 << 20])]).is_err());
     let values = || ints(Kind::I64, &[0, 1]);
     assert!(run(&node("OneHot", &[]), &[long(&[1]), huge(), values()]).is_err());

@@ -34,6 +34,23 @@ fn scatters_multiply() {
 }
 
 #[test]
+fn updates_and_batches_that_dont_fit_are_errors() {
+    let zeros = |shape: &[usize]| floats(shape, &vec![0.0; shape.iter().product()]);
+    let tuples = |shape: &[usize]| {
+        Some(ints(Kind::I64, &vec![0; shape.iter().product()]).unwrap().reshaped(shape.to_vec()).unwrap())
+    };
+    let scatters = |operator: &str, indices: &[usize], updates: &[usize]| {
+        run(&node(operator, &[]), &[zeros(&[3, 5]), tuples(indices), zeros(updates)]).is_ok()
+    };
+    assert!(scatters("ScatterND", &[2, 1], &[2, 5]) && scatters("ScatterND", &[2, 2], &[2]));
+    assert!(!scatters("ScatterND", &[2, 1], &[3, 5]) && !scatters("ScatterND", &[2, 1], &[5, 2]));
+    assert!(scatters("ScatterElements", &[1, 5], &[1, 5]) && !scatters("ScatterElements", &[1, 5], &[2, 5]));
+    let gather = node("GatherND", &[("batch_dims", Attribute::Int(1))]);
+    let gathers = |indices: &[usize]| run(&gather, &[zeros(&[2, 3]), tuples(indices)]).is_ok();
+    assert!(gathers(&[2, 4, 1]) && !gathers(&[1, 4, 1]) && !gathers(&[4, 1]) && !gathers(&[1]));
+}
+
+#[test]
 fn the_first_in_order_and_their_places() {
     let backend: Arc<dyn ComputeBackend> = Arc::new(CpuBackend::new());
     // The rows 1, 5, 5 and 4, 2, 3.
