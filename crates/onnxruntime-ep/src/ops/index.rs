@@ -90,11 +90,13 @@ fn counted(call: &Call<'_>, indices: &Tensor, extent: usize) -> Result<Tensor> {
 fn indices(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (indices, table) = (call.input(0)?, call.input(1)?);
     let axis = call.axis(0, table.rank())?;
-    if call.node.int("from_start", 0) == 1
-        && indices.is_on_host()
-        && let Some(wrong) = indices.ints()?.iter().find(|&&index| index < 0)
-    {
-        return Err(Error::invalid(format!("position {wrong}")));
+    if call.node.int("from_start", 0) == 1 {
+        if !indices.is_on_host() {
+            return Ok(vec![indices.clone()]);
+        }
+        if let Some(wrong) = indices.ints()?.iter().find(|&&index| index < 0) {
+            return Err(Error::invalid(format!("position {wrong}")));
+        }
     }
     Ok(vec![counted(call, indices, table.shape[axis])?])
 }
