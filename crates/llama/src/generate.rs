@@ -85,8 +85,9 @@ pub enum Ended {
     Stopped,
 }
 
-/// Adds `prompt` to sequence 0 and lets the model go on for at most `count` tokens. `show` is given each token
-/// and says whether to go on.
+/// Adds `prompt` to sequence 0, which may have its first tokens already, and lets the model go on for at most `count`
+/// tokens. `show` is given each token and says whether to go on. What the sequence has matters to repetition penalties,
+/// so that `prompt` is the whole text.
 ///
 /// Tokens are chosen on the device, and read some at a time; what is made beyond the end is forgotten.
 ///
@@ -100,7 +101,8 @@ pub fn generate(
     count: usize,
     mut show: impl FnMut(u32) -> bool,
 ) -> Result<(Vec<u32>, Ended)> {
-    let logits = session.step(&[Input { sequence: 0, tokens: prompt }])?;
+    let rest = prompt.get(session.len(0)..).unwrap_or_default();
+    let logits = session.step(&[Input { sequence: 0, tokens: rest }])?;
     let mut text = Text { seen: prompt.to_vec(), made: Vec::new(), count };
     let mut next = logits.sample(sampler, &[prompt])?;
     let mut pace = Pace::default();

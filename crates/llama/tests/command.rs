@@ -186,6 +186,24 @@ fn chats_go_on_beyond_the_context() {
     succeeded(&output);
 }
 
+/// The template writes messages one after the other. Caches hold what was said before a question, whose tokens
+/// are recent all the same.
+#[test]
+fn chats_punish_what_was_said_before_a_question() {
+    let options = ["--temp", "0", "-n", "12", "--repeat-penalty", "4", "--json"];
+    let json = document(&llama_with(&model(), "chat", &options, "A kernel is compiled\nfor\n"));
+    let contents: Vec<&str> = json["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|message| message["content"].as_str())
+        .collect();
+    let [first, answer, second, last] = contents[..] else { panic!("{json}") };
+    let whole = [first, answer, second].concat();
+    let run = document(&llama("run", &[&[whole.as_str()][..], &options].concat()));
+    assert_eq!(run["text"], last);
+}
+
 /// A copy of the model with another template.
 #[test]
 fn templates_are_told_the_day() {

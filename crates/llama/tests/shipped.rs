@@ -177,6 +177,31 @@ fn it_goes_on_with_a_text() {
 }
 
 /// What a [`Generation`] makes after `prompt`, and the parts that it came in.
+/// What the session has of a text is recent as well: a text is the one that a session without it would make.
+#[test]
+fn texts_that_go_on_remember_what_is_recent() {
+    let (mut session, tokenizer) = session(&read("q8_0"), DType::F32);
+    let prompt = tokenizer.encode("A kernel is compiled for each buffer", true).unwrap();
+    let mut sampling = Sampling::greedy();
+    sampling.repetition_penalty = 4.0;
+    let texts = [0, 3, prompt.len() - 1].map(|len| {
+        session.truncate(0, 0);
+        if len > 0 {
+            session.step(&[Input { sequence: 0, tokens: &prompt[..len] }]).unwrap();
+        }
+        let mut sampler = Sampler::new(sampling);
+        generate(&mut session, &tokenizer, &mut sampler, &prompt, 12, |_| true).unwrap().0
+    });
+    assert_eq!(texts[1], texts[0]);
+    assert_eq!(texts[2], texts[0]);
+    // A session that has the whole prompt has no logits to go on with.
+    session.truncate(0, 0);
+    session.step(&[Input { sequence: 0, tokens: &prompt }]).unwrap();
+    let mut sampler = Sampler::new(sampling);
+    let error = generate(&mut session, &tokenizer, &mut sampler, &prompt, 1, |_| true).unwrap_err();
+    assert!(error.to_string().contains("number of tokens is 0"), "{error}");
+}
+
 async fn generated(
     session: &mut Session,
     tokenizer: &Tokenizer,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
 use backend_api::ComputeBackend;
+use backend_api::kv::KvFormat;
 use candle_core::quantized::GgmlDType;
 use llama::gguf::Gguf;
 use llama::{Error, Input, Model, Sampler, Sampling, Session, SessionOptions};
@@ -33,6 +34,43 @@ pub(crate) fn logits_are_refused(backend: &Arc<dyn ComputeBackend>) -> anyhow::R
         ensure!(matches!(scored, Err(Error::NotFinite)), "{scored:?}");
         ensure!(session.len(0) == 3, "a failed call added {} tokens", session.len(0) - 3);
         session.truncate(0, 0);
+    }
+    Ok(())
+}
+
+/// What a sequence had beyond its end doesn't reach those that follow, even if it is no number.
+pub(crate) fn caches_forget(backend: &Arc<dyn ComputeBackend>) -> anyhow::Result<()> {
+    const WRONG: u32 = 66;
+    for (architecture, hidden) in [("llama", 128), ("gemma2", 128)] {
+        let mut file = RandomModel::new(recipe(architecture, hidden), GgmlDType::F32, None)?.file;
+        let parsed = Gguf::parse(&file)?;
+        let table = parsed.tensor("token_embd.weight").context("no embeddings")?;
+        let row = table.data.as_ptr() as usize - file.as_ptr() as usize
+            + WRONG as usize * hidden * size_of::<f32>();
+        file[row..row + size_of::<f32>()].copy_from_slice(&f32::NAN.to_le_bytes());
+        let model = Arc::new(Model::load(backend, &Gguf::parse(&file)?, |_, _| ())?);
+        for cache in [None, Some(KvFormat::Q8_0)] {
+            let mut options = SessionOptions::new(40).with_sequences(2);
+            options.cache = cache;
+            let after = |wrong: usize| -> anyhow::Result<Vec<f32>> {
+                let mut session = Session::new(&model, options)?;
+                for sequence in 0..2 {
+                    session.step(&[Input { sequence, tokens: &[1, 2, 3] }])?;
+                    if wrong > 0 {
+                        session.step(&[Input { sequence, tokens: &vec![WRONG; wrong] }])?;
+                    }
+                    session.truncate(sequence, 3);
+                }
+                let mut logits = session.decode(0, &[4, 5])?;
+                logits.extend(session.decode(1, &[6])?);
+                logits.extend(session.step(&[Input { sequence: 0, tokens: &[7, 8] }])?.to_vec()?);
+                // Tied embeddings have this row among those of the logits.
+                Ok(logits.chunks(67).flat_map(|row| &row[..WRONG as usize]).copied().collect())
+            };
+            let (expected, got) = (after(0)?, after(20)?);
+            ensure!(expected.iter().all(|logit| logit.is_finite()), "{architecture} {cache:?}: {expected:?}");
+            ensure!(got == expected, "{architecture} {cache:?}: {got:?} instead of {expected:?}");
+        }
     }
     Ok(())
 }

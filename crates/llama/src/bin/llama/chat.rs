@@ -111,7 +111,7 @@ impl Chat<'_> {
         let common = common.min(tokens.len().saturating_sub(1));
         session.truncate(0, common);
         cached.truncate(common);
-        let streamed = stream(loaded, session, &tokens[common..], sampling, shown)?;
+        let streamed = stream(loaded, session, &tokens, sampling, shown)?;
         if shown {
             streamed.show_end(context)?;
         }

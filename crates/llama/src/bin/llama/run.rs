@@ -64,7 +64,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     report::json(&Report { about: About::new(&loaded), prompt: args.prompt.clone(), text, speed })
 }
 
-/// Lets the model go on, and shows the text as it comes.
+/// Lets the model go on with a prompt of which the session may have the first tokens, and shows the text as it comes.
 pub(crate) fn stream(
     loaded: &Loaded,
     session: &mut Session,
@@ -72,7 +72,7 @@ pub(crate) fn stream(
     args: &SamplingArgs,
     shown: bool,
 ) -> anyhow::Result<Streamed> {
-    let start = Instant::now();
+    let (start, added) = (Instant::now(), prompt.len().saturating_sub(session.len(0)));
     let (mut first, mut failed) = (None, None);
     let mut text = TextStream::default();
     let mut show = |token| {
@@ -100,11 +100,7 @@ pub(crate) fn stream(
     }
     let all = start.elapsed().as_secs_f64();
     let prompt_seconds = first.unwrap_or(all);
-    let speed = Speed {
-        prompt_tokens: prompt.len(),
-        prompt_seconds,
-        tokens: tokens.len(),
-        seconds: all - prompt_seconds,
-    };
+    let speed =
+        Speed { prompt_tokens: added, prompt_seconds, tokens: tokens.len(), seconds: all - prompt_seconds };
     Ok(Streamed { tokens, speed, ended })
 }
