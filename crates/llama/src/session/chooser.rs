@@ -142,15 +142,25 @@ pub(super) fn most_probable(
 }
 
 /// The logarithm of the sum of each row's exponentials: no number, or none that is finite, if a logit isn't.
-pub(super) fn totals(
+pub(super) fn log_sums(
     backend: &Arc<dyn ComputeBackend>,
     logits: &Buffer,
     shape: [usize; 2],
 ) -> BackendResult<Buffer> {
-    let totals = Buffer::of(backend, DType::F32, &[shape[0]])?;
+    let sums = Buffer::of(backend, DType::F32, &[shape[0]])?;
+    write_log_sums(backend.as_ref(), logits, shape, &sums)?;
+    Ok(sums)
+}
+
+/// [`log_sums`] into a buffer.
+pub(super) fn write_log_sums(
+    backend: &dyn ComputeBackend,
+    logits: &Buffer,
+    shape: [usize; 2],
+    sums: &Buffer,
+) -> BackendResult<()> {
     let input = TensorDesc::packed(logits.ptr(), DType::F32, &shape);
-    backend.reduce_ext(&ReduceDesc::new(ReduceOp::LogSumExp, input, &[1], totals.ptr()))?;
-    Ok(totals)
+    backend.reduce_ext(&ReduceDesc::new(ReduceOp::LogSumExp, input, &[1], sums.ptr()))
 }
 
 /// Refuses numbers of which one isn't finite.
@@ -166,9 +176,9 @@ impl Logits {
     /// [`Error::Argument`] unless there is a text for each row, or for a window beyond 32,768 tokens;
     /// [`Error::NotFinite`]; [`Error::Backend`].
     pub fn sample(&self, sampler: &mut Sampler, texts: &[&[u32]]) -> Result<Vec<u32>> {
-        let (tokens, totals) = self.choose(sampler, texts)?;
+        let (tokens, sums) = self.choose(sampler, texts)?;
         let tokens = tokens.to_vec()?;
-        check_finite(&totals.to_vec()?)?;
+        check_finite(&sums.to_vec()?)?;
         sampler.seek(sampler.drawn().wrapping_add(texts.len() as u64));
         Ok(tokens)
     }
@@ -178,9 +188,9 @@ impl Logits {
     /// # Errors
     /// As [`sample`](Self::sample).
     pub async fn sample_async(&self, sampler: &mut Sampler, texts: &[&[u32]]) -> Result<Vec<u32>> {
-        let (tokens, totals) = self.choose(sampler, texts)?;
+        let (tokens, sums) = self.choose(sampler, texts)?;
         let tokens = tokens.to_vec_async().await?;
-        check_finite(&totals.to_vec_async().await?)?;
+        check_finite(&sums.to_vec_async().await?)?;
         sampler.seek(sampler.drawn().wrapping_add(texts.len() as u64));
         Ok(tokens)
     }
@@ -195,10 +205,10 @@ impl Logits {
         let (backend, sampling) = (buffer.backend(), sampler.sampling());
         sampling.check()?;
         let (tokens, shape) = (Buffer::of(backend, DType::U32, &[rows])?, [rows, vocabulary]);
-        let totals = totals(backend, buffer, shape)?;
+        let sums = log_sums(backend, buffer, shape)?;
         if sampling.is_greedy() {
             most_probable(backend.as_ref(), buffer, shape, &tokens)?;
-            return Ok((tokens, totals));
+            return Ok((tokens, sums));
         }
         let len = sampling.window();
         let mut window = vec![NO_TOKEN; rows * len];
@@ -212,6 +222,6 @@ impl Logits {
         let window = window.as_ref().map(|window| (window.ptr(), len));
         let desc = sampling.describe([buffer.ptr(), tokens.ptr()], shape, window);
         backend.sample(&desc.with_offset(sampler.drawn()))?;
-        Ok((tokens, totals))
+        Ok((tokens, sums))
     }
 }

@@ -1,9 +1,9 @@
 //! Decoding: texts of neighbouring sequences that go on token by token, on the device.
 
-use backend_api::BackendResult;
 use backend_api::owned::Buffer;
+use backend_api::{BackendResult, DType};
 
-use super::chooser::{Choice, check_finite, totals};
+use super::chooser::{Choice, check_finite, write_log_sums};
 use super::decoder::Decoder;
 use super::{Session, at_least_one};
 use crate::{Error, Result, Sampler};
@@ -103,9 +103,9 @@ impl Session {
     }
 
     fn make_pages(&mut self, sequence: usize, texts: &mut Texts) -> Result<()> {
-        while let Some((decoder, made, totals)) = self.replay_page(sequence, texts)? {
+        while let Some((decoder, made, sums)) = self.replay_page(sequence, texts)? {
             let made = made.iter().map(Buffer::to_vec).collect::<BackendResult<_>>()?;
-            check_finite(&totals.to_vec()?)?;
+            check_finite(&sums.to_vec()?)?;
             self.keep(sequence, decoder, texts, made);
         }
         Ok(())
@@ -118,20 +118,19 @@ impl Session {
     }
 
     async fn make_pages_async(&mut self, sequence: usize, texts: &mut Texts) -> Result<()> {
-        while let Some((decoder, buffers, totals)) = self.replay_page(sequence, texts)? {
+        while let Some((decoder, buffers, sums)) = self.replay_page(sequence, texts)? {
             let mut made = Vec::with_capacity(buffers.len());
             for buffer in &buffers {
                 made.push(buffer.to_vec_async().await?);
             }
-            check_finite(&totals.to_vec_async().await?)?;
+            check_finite(&sums.to_vec_async().await?)?;
             self.keep(sequence, decoder, texts, made);
         }
         Ok(())
     }
 
-    /// Steps within a page; the tokens that they make are in the buffers, one for each sequence, and what tells whether
-    /// the last logits are finite is in another: what isn't a number stays in the caches, and spoils all logits that
-    /// follow. `None` if there are enough.
+    /// Steps within a page; the tokens that they make are in the buffers, one for each sequence, and the
+    /// [`log_sums`](super::chooser::log_sums) of each step's logits in another. `None` if there are enough.
     fn replay_page(
         &mut self,
         sequence: usize,
@@ -149,13 +148,15 @@ impl Session {
         let decoder = self.decoder(sequence, &last, texts.choice)?;
         let starts = self.place(&decoder, &last)?;
         decoder.place_texts(drawn, &texts.tokens, &self.lengths[sequence..])?;
-        for _ in 0..steps {
+        let (backend, shape) = (self.model.backend(), [last.len(), self.model.config().vocabulary]);
+        let sums = Buffer::of(backend, DType::F32, &[steps, last.len()])?;
+        let row = last.len() * size_of::<f32>();
+        for step in 0..steps {
             decoder.replay()?;
+            write_log_sums(backend.as_ref(), decoder.logits(), shape, &sums.view(step * row, row)?)?;
         }
         let made = starts.iter().map(|&start| decoder.made(start, steps)).collect::<BackendResult<_>>()?;
-        let shape = [last.len(), self.model.config().vocabulary];
-        let totals = totals(self.model.backend(), decoder.logits(), shape)?;
-        Ok(Some((decoder, made, totals)))
+        Ok(Some((decoder, made, sums)))
     }
 
     /// Takes over what steps have made.

@@ -6,7 +6,7 @@ use backend_api::DType;
 use backend_api::desc::{GatherDesc, IndexShape};
 use backend_api::owned::Buffer;
 
-use super::chooser::{check_finite, totals};
+use super::chooser::{check_finite, log_sums};
 use super::{Input, Session};
 use crate::Result;
 use crate::cache::{Placement, Run};
@@ -50,9 +50,9 @@ impl Session {
             let shape = IndexShape { rows: vocabulary, columns: 1, count: 1 };
             let gather = GatherDesc::new(DType::F32, logits.ptr(), targets.ptr(), chosen.ptr(), shape);
             backend.gather(&gather.with_outer(chunk.len()).with_per_element())?;
-            let totals = totals(&backend, &logits, [chunk.len(), vocabulary])?;
-            let (chosen, totals) = (chosen.to_vec::<f32>()?, totals.to_vec::<f32>()?);
-            result.extend(chosen.iter().zip(&totals).map(|(logit, total)| logit - total));
+            let sums = log_sums(&backend, &logits, [chunk.len(), vocabulary])?;
+            let (chosen, sums) = (chosen.to_vec::<f32>()?, sums.to_vec::<f32>()?);
+            result.extend(chosen.iter().zip(&sums).map(|(logit, sum)| logit - sum));
             self.activations = Some(activations);
         }
         result.truncate(tokens.len() - 1);

@@ -98,6 +98,10 @@ fn device_trials(selector: &str) -> Vec<Trial> {
     ));
     trials.push(trial("not_finite::logits_are_refused", Box::new(not_finite::logits_are_refused)));
     trials.push(trial("not_finite::caches_forget", Box::new(not_finite::caches_forget)));
+    trials.push(trial(
+        "not_finite::overflows_within_a_call_are_refused",
+        Box::new(not_finite::overflows_within_a_call_are_refused),
+    ));
     trials.push(trial("tensors::missing_ones_are_named", Box::new(tensors::missing_tensors_are_named)));
     trials.push(trial("tensors::other_ones_are_refused", Box::new(tensors::other_tensors_are_refused)));
     for architecture in ["llama", "qwen3moe", "gpt-oss"] {

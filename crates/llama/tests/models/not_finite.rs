@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
-use backend_api::ComputeBackend;
 use backend_api::kv::KvFormat;
+use backend_api::{ComputeBackend, DType};
 use candle_core::quantized::GgmlDType;
 use llama::gguf::Gguf;
 use llama::{Error, Input, Model, Sampler, Sampling, Session, SessionOptions};
@@ -71,6 +71,42 @@ pub(crate) fn caches_forget(backend: &Arc<dyn ComputeBackend>) -> anyhow::Result
             ensure!(expected.iter().all(|logit| logit.is_finite()), "{architecture} {cache:?}: {expected:?}");
             ensure!(got == expected, "{architecture} {cache:?}: {got:?} instead of {expected:?}");
         }
+    }
+    Ok(())
+}
+
+/// Logits that aren't finite are told wherever in a call they are: here after the first token, whose overflow behind the last
+/// layer is in no cache.
+pub(crate) fn overflows_within_a_call_are_refused(backend: &Arc<dyn ComputeBackend>) -> anyhow::Result<()> {
+    const LARGE: usize = 9;
+    let hidden = 128;
+    let mut file = RandomModel::new(recipe("llama", hidden), GgmlDType::F32, None)?.file;
+    let parsed = Gguf::parse(&file)?;
+    let start = file.as_ptr() as usize;
+    let place = |name: &str| {
+        let tensor = parsed.tensor(name).with_context(|| format!("no {name}"))?;
+        anyhow::Ok(tensor.data.as_ptr() as usize - start)
+    };
+    let (table, norm) = (place("token_embd.weight")?, place("output_norm.weight")?);
+    let output = place("output.weight")?;
+    let mut put = |at: usize, number: f32| file[at..at + 4].copy_from_slice(&number.to_le_bytes());
+    put(table + LARGE * hidden * 4, 3e3);
+    put(norm, 2e4);
+    for token in 0..67 {
+        put(output + token * hidden * 4, if token == 12 { 1e-3 } else { 0.0 });
+    }
+    let model = Model::load_with(backend, &Gguf::parse(&file)?, DType::F16, |_, _| ());
+    if !backend.capabilities()?.f16 {
+        ensure!(model.is_err(), "a device without f16 took it");
+        return Ok(());
+    }
+    let mut session = Session::new(&Arc::new(model?), SessionOptions::new(40))?;
+    session.step(&[Input { sequence: 0, tokens: &[1, 2, 3] }])?;
+    let mut sampler = Sampler::new(Sampling::greedy());
+    for count in [1, 2, 5] {
+        let decoded = session.decode_sampled(0, &[&[LARGE as u32]], &mut sampler, count);
+        ensure!(matches!(decoded, Err(Error::NotFinite)), "{count} tokens: {decoded:?}");
+        ensure!(session.len(0) == 3, "a failed call added {} tokens", session.len(0) - 3);
     }
     Ok(())
 }
