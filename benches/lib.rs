@@ -148,7 +148,7 @@ impl Subject {
     }
 
     /// An operand of numbers in [−1, 1), equal in each run. Not zeros, on which hardware is faster. Large ones repeat after
-    /// [`PERIOD`], so that the weights of a large model are made in moments.
+    /// 2²⁰ + 1 elements, so that the weights of a large model are made in moments.
     ///
     /// # Panics
     /// If there is no memory for it.

@@ -40,7 +40,9 @@ impl Spelling {
 /// The byte that `<0x0A>` means.
 fn byte(token: &str) -> Option<u8> {
     let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
-    u8::from_str_radix(digits, 16).ok()
+    // A sign is no digit.
+    let is_byte = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    u8::from_str_radix(digits, 16).ok().filter(|_| is_byte)
 }
 
 #[cfg(test)]
@@ -56,5 +58,6 @@ mod tests {
         assert_eq!(Spelling::Spaces.bytes_of("▁a▁b", 1), b" a b");
         assert_eq!(Spelling::Spaces.bytes_of("<0xE2>", BYTE), [0xe2]);
         assert_eq!(Spelling::Spaces.bytes_of("<0xE2>", 1), b"<0xE2>");
+        assert_eq!(byte("<0x+A>"), None);
     }
 }
