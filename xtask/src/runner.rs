@@ -71,8 +71,17 @@ const WITH_SWIFTSHADER: [&str; 7] = [
 
 /// Programs that don't run on a software OpenGL, which compiles all of their kernels a second time: what they compute or refuse
 /// doesn't depend on the driver, whose kernels conformance looks at. `EVERY` gives it to all of them.
-const WITHOUT_SOFTWARE_OPENGL: [&str; 7] =
-    ["against_candle", "bad_input", "bounded", "campaign", "long_work", "models", "small_bindings"];
+const WITHOUT_SOFTWARE_OPENGL: [&str; 9] = [
+    "against_candle",
+    "bad_input",
+    "bounded",
+    "campaign",
+    "long_work",
+    "models",
+    "onnx",
+    "small_bindings",
+    "verify",
+];
 
 /// A program with tests, and the folder that cargo runs it in.
 #[derive(Clone, Debug)]
