@@ -48,7 +48,7 @@ pub(crate) fn run(sh: &Shell, args: &Args) -> anyhow::Result<()> {
             _ => (args.devices.get(..1).unwrap_or_default(), ["--older", "--sample=16"].as_slice()),
         };
         let tests = if i == 0 || i + 1 == args.versions.len() { ALL } else { BETWEEN };
-        for (device, place) in devices.iter().zip(0..) {
+        for (place, device) in devices.iter().enumerate() {
             // What is claimed doesn't depend on the device, and the CPU's own tests run all of its kernels.
             let is_further = place > 0 && args.arguments.is_empty();
             let further = if is_further { ["--sample=8"].as_slice() } else { &[] };

@@ -69,8 +69,8 @@ const WITH_SWIFTSHADER: [&str; 7] = [
     "threads",
 ];
 
-/// Programs that don't run on a software OpenGL, which compiles all of their kernels a second time: what they compute or refuse
-/// doesn't depend on the driver, whose kernels conformance looks at. `EVERY` gives it to all of them.
+/// Programs that don't run on a software OpenGL, which compiles all of their kernels a second time: what they look at depends
+/// little on the driver, whose kernels conformance looks at. `EVERY` gives it to all of them.
 const WITHOUT_SOFTWARE_OPENGL: [&str; 9] = [
     "against_candle",
     "bad_input",

@@ -176,7 +176,6 @@ fn it_goes_on_with_a_text() {
     assert!(text.split_whitespace().count() > 5, "{text:?}");
 }
 
-/// What a [`Generation`] makes after `prompt`, and the parts that it came in.
 /// What the session has of a text is recent as well: a text is the one that a session without it would make.
 #[test]
 fn texts_that_go_on_remember_what_is_recent() {
@@ -202,6 +201,7 @@ fn texts_that_go_on_remember_what_is_recent() {
     assert!(error.to_string().contains("number of tokens is 0"), "{error}");
 }
 
+/// What a [`Generation`] makes after `prompt`, and the parts that it came in.
 async fn generated(
     session: &mut Session,
     tokenizer: &Tokenizer,

@@ -137,8 +137,19 @@ pub(super) fn most_probable(
     shape: [usize; 2],
     tokens: &Buffer,
 ) -> BackendResult<()> {
+    reduce_rows(backend, ReduceOp::ArgMax, logits, shape, tokens)
+}
+
+/// A number for each row of logits.
+fn reduce_rows(
+    backend: &dyn ComputeBackend,
+    op: ReduceOp,
+    logits: &Buffer,
+    shape: [usize; 2],
+    output: &Buffer,
+) -> BackendResult<()> {
     let input = TensorDesc::packed(logits.ptr(), DType::F32, &shape);
-    backend.reduce_ext(&ReduceDesc::new(ReduceOp::ArgMax, input, &[1], tokens.ptr()))
+    backend.reduce_ext(&ReduceDesc::new(op, input, &[1], output.ptr()))
 }
 
 /// The logarithm of the sum of each row's exponentials: no number, or none that is finite, if a logit isn't.
@@ -159,8 +170,7 @@ pub(super) fn write_log_sums(
     shape: [usize; 2],
     sums: &Buffer,
 ) -> BackendResult<()> {
-    let input = TensorDesc::packed(logits.ptr(), DType::F32, &shape);
-    backend.reduce_ext(&ReduceDesc::new(ReduceOp::LogSumExp, input, &[1], sums.ptr()))
+    reduce_rows(backend, ReduceOp::LogSumExp, logits, shape, sums)
 }
 
 /// Refuses numbers of which one isn't finite.

@@ -37,12 +37,11 @@ impl Spelling {
     }
 }
 
-/// The byte that `<0x0A>` means.
+/// The byte that `<0x0A>` means: two digits, without a sign.
 fn byte(token: &str) -> Option<u8> {
     let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
-    // A sign is no digit.
-    let is_byte = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-    u8::from_str_radix(digits, 16).ok().filter(|_| is_byte)
+    let is_byte = digits.len() == 2 && !digits.starts_with('+');
+    is_byte.then(|| u8::from_str_radix(digits, 16).ok())?
 }
 
 #[cfg(test)]

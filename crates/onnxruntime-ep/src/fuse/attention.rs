@@ -112,6 +112,7 @@ fn unscaled(view: &View<'_>, name: &str, nodes: &mut Vec<Node>) -> (String, f64)
     let moves = view.only(name, "Transpose").or_else(|| view.only(name, "Reshape"));
     if let Some((node, input)) = moves.and_then(|node| Some((node, node.input(0)?))) {
         let (input, factor) = unscaled(view, input, nodes);
+        // A factor near 1 stays where it is.
         if (factor - 1.0).abs() > 1e-3 {
             let mut node = node.clone();
             let moved = format!("{name}, not scaled");

@@ -173,20 +173,23 @@ struct Rows {
     indices: Tensor,
     rows: usize,
     columns: usize,
+    /// The shape of all that is named, read or written.
+    shape: Vec<usize>,
 }
 
 /// Tuples of indices as one index each. Those of a batch are preceded by its number.
 fn tuples(x: &Tensor, indices: &Tensor, batch_dims: usize) -> Result<Rows> {
     let wrong = || Error::invalid(format!("indices {:?} into {:?}", indices.shape, x.shape));
-    let length = *indices.shape.last().ok_or_else(wrong)?;
+    let (&length, outer) = indices.shape.split_last().ok_or_else(wrong)?;
     let named =
         batch_dims.checked_add(length).and_then(|end| x.shape.get(batch_dims..end)).ok_or_else(wrong)?;
     if indices.shape.get(..batch_dims) != x.shape.get(..batch_dims) || indices.rank() <= batch_dims {
         return Err(wrong());
     }
-    let columns: usize = x.shape.iter().skip(batch_dims + length).product();
+    let inner = x.shape.iter().skip(batch_dims + length);
+    let columns: usize = inner.clone().product();
     let batches: usize = x.shape.iter().take(batch_dims).product();
-    let count = indices.shape.iter().rev().skip(1).product::<usize>();
+    let count = outer.iter().product::<usize>();
     let each = (count / batches.max(1)).max(1);
     let whole: usize = named.iter().product();
     let numbers = indices.ints()?;
@@ -200,26 +203,22 @@ fn tuples(x: &Tensor, indices: &Tensor, batch_dims: usize) -> Result<Rows> {
         }
         flat.push((i / each * whole + row) as i64);
     }
-    Ok(Rows { indices: Tensor::vector(flat), rows: batches * whole, columns })
+    let shape = outer.iter().chain(inner).copied().collect();
+    Ok(Rows { indices: Tensor::vector(flat), rows: batches * whole, columns, shape })
 }
 
 fn gather_tuples(call: &Call<'_>) -> Result<Vec<Tensor>> {
-    let (x, indices) = (call.input(0)?, call.input(1)?);
+    let x = call.input(0)?;
     let batch_dims = super::shape::extent(call.node.int("batch_dims", 0))?;
-    let Rows { indices: flat, rows, columns } = tuples(x, indices, batch_dims)?;
-    let y = call.device().select(&x.reshaped(vec![rows, columns])?, 0, &flat)?;
-    let length = indices.shape.last().copied().unwrap_or(0);
-    let outer = indices.shape.iter().take(indices.rank().saturating_sub(1));
-    Ok(vec![y.reshaped(outer.chain(x.shape.iter().skip(batch_dims + length)).copied().collect())?])
+    let Rows { indices, rows, columns, shape } = tuples(x, call.input(1)?, batch_dims)?;
+    let y = call.device().select(&x.reshaped(vec![rows, columns])?, 0, &indices)?;
+    Ok(vec![y.reshaped(shape)?])
 }
 
 fn scatter_tuples(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (d, x, source) = (call.device(), call.input(0)?, call.input(2)?);
-    let given = call.input(1)?;
-    let Rows { indices, rows, columns } = tuples(x, given, 0)?;
-    let (outer, length) = given.shape.split_at(given.rank() - 1);
-    let named = length.iter().sum();
-    require_updates(source, &outer.iter().chain(x.shape.iter().skip(named)).copied().collect::<Vec<_>>())?;
+    let Rows { indices, rows, columns, shape } = tuples(x, call.input(1)?, 0)?;
+    require_updates(source, &shape)?;
     // The scatter changes it in place.
     let y = copied(call, x)?;
     let shape = IndexShape { rows, columns, count: indices.count() };

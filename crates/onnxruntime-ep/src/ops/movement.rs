@@ -378,7 +378,7 @@ fn reverse_sequence(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let strides = packed_strides(&x.shape);
     let reversed = (0..x.count()).map(|i| {
         let (t, b) = (i / strides[time] % x.shape[time], i / strides[batch] % x.shape[batch]);
-        let length = lengths.get(b).and_then(|&length| usize::try_from(length).ok()).unwrap_or(0);
+        let length = lengths[b] as usize;
         if t < length { i - t * strides[time] + (length - 1 - t) * strides[time] } else { i }
     });
     Ok(vec![pick(call, x, x.shape.clone(), reversed)?])
