@@ -1,5 +1,5 @@
-//! A layer of a decoder for one token, by operation and as a whole. Several layers' weights come in turn, so that they are
-//! read from memory, as in a model, and not from a cache.
+//! A layer of a decoder for one token, by operation and as a whole, and the logits that follow the last. Several layers'
+//! weights come in turn, so that they are read from memory, as in a model, and not from a cache.
 //!
 //! `cargo bench --bench layer`; `COMPUTE_BACKEND=webgpu:0` chooses a device.
 
@@ -205,6 +205,19 @@ impl Decoder {
     }
 }
 
+/// Logits, by a product of one row.
+fn logits(bench: &mut Bench, hidden: usize, format: QuantFormat) {
+    let vocabulary = bench.size(128_256, 4096);
+    let bytes = format.bytes(vocabulary, hidden).expect("whole blocks");
+    let weights = bench.subject.operand(DType::F32, bytes.div_ceil(DType::F32.size()));
+    let (x, output) = (bench.subject.operand(DTYPE, hidden), bench.subject.operand(DType::F32, vocabulary));
+    let b = QuantMatrix::new(weights, format, vocabulary, hidden);
+    let (a, c) = (Matrix::new(x, DTYPE, hidden), Matrix::new(output, DType::F32, vocabulary));
+    let desc = QuantMatmulDesc::new(1, a, b, c);
+    bench.measure("logits", format.name(), DTYPE, bytes / DTYPE.size(), |backend| backend.quant_matmul(&desc));
+    bench.subject.free(&[weights, x, output]);
+}
+
 fn main() {
     let mut bench = Bench::open();
     if !bench.supports(DTYPE) {
@@ -243,6 +256,7 @@ fn main() {
         );
         bench.subject.backend().free_graph(graph).expect("the graph is there");
         decoder.free(&bench.subject);
+        logits(&mut bench, shape.hidden, format);
     }
     bench.finish();
 }

@@ -1,10 +1,10 @@
-//! What follows the logits of a language model, and what goes into its cache: top-k, sorting, sampling, and rows
-//! that are assigned by index.
+//! What follows the logits of a language model, and what goes into its cache: top-k, sorting, sampling, the most probable
+//! token and the logarithm of the sum of exponentials, counters, and rows that are assigned by index.
 //!
 //! `cargo bench --bench tokens`; `COMPUTE_BACKEND=webgpu:0` chooses a device.
 
-use backend_api::desc::{IndexShape, SampleDesc, ScatterDesc, TopKDesc};
-use backend_api::{DType, ScatterOp};
+use backend_api::desc::{BinaryDesc, IndexShape, ReduceDesc, SampleDesc, ScatterDesc, TensorDesc, TopKDesc};
+use backend_api::{BinaryOp, DType, ReduceOp, ScatterOp};
 use benches::rows::Bench;
 
 fn main() {
@@ -26,6 +26,11 @@ fn main() {
         for (name, desc) in [("top_40", few), ("all", all)] {
             bench.measure("sample", name, dtype, vocabulary, |backend| backend.sample(&desc));
         }
+        for (name, op) in [("arg_max", ReduceOp::ArgMax), ("log_sum_exp", ReduceOp::LogSumExp)] {
+            let shape = [1, vocabulary];
+            let desc = ReduceDesc::new(op, TensorDesc::packed(logits, dtype, &shape), &[1], found);
+            bench.measure("reduce", name, dtype, vocabulary, |backend| backend.reduce_ext(&desc));
+        }
         bench.subject.free(&[logits, found]);
 
         let table = bench.subject.operand(dtype, cache * width);
@@ -42,5 +47,10 @@ fn main() {
         }
         bench.subject.free(&[table]);
     }
+    let counters = bench.subject.words(0, 3);
+    let vector = TensorDesc::packed(counters, DType::U32, &[3]);
+    let desc = BinaryDesc::new(BinaryOp::Add, vector, 1.0, vector);
+    bench.measure("counters", "add_1", DType::U32, 3, |backend| backend.binary_ext(&desc));
+    bench.subject.free(&[counters]);
     bench.finish();
 }
