@@ -1,9 +1,10 @@
 """What is left to ONNX Runtime and what is cut short: python failures.py LIBRARY
 
-A model with an operator between two matrix products that the provider doesn't have, and the log that says which node was
-left and why, also where nodes have no names; what errors and warnings say of an unnamed node, of a machine without a GPU and
-of a model of EPContext nodes; a session that outlives the registration; and a process that is killed in the middle of a run, after which a session of another process computes as
-before. Prints a line for each check, and ends with 1 if one fails.
+A model with an operator between two matrix products that the provider doesn't have, and the log that says which node
+was left and why, also where nodes have no names; what errors and warnings say of an unnamed node, of a machine without
+a GPU and of a model of EPContext nodes; a session that outlives the registration; and a process that is killed in the
+middle of a run, after which a session of another process computes as before. Prints a line for each check, and ends
+with 1 if one fails.
 """
 
 import ctypes

@@ -61,8 +61,8 @@ pub(super) unsafe extern "C" fn ReleaseEpFactory(_factory: *mut EpFactory) -> Or
     OrtStatusPtr(ptr::null_mut())
 }
 
-/// The factory, which nobody writes. It is never freed: ONNX Runtime calls it for what it gives back of sessions and
-/// tensors that outlive the registration.
+/// The factory, which nobody writes. It is never freed: ONNX Runtime calls it for what it gives back of sessions
+/// that outlive the registration.
 static FACTORY: EpFactory = EpFactory {
     ort_version_supported: API_VERSION,
     GetName: name,
