@@ -20,7 +20,7 @@ const PYTHON: &str = "crates/onnxruntime-ep/python";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The profile that the library is built in
+    /// The profile that the library is built in; dev builds the suites with it, which share its dependencies
     #[arg(long, default_value = "release")]
     profile: String,
     /// Where the wheel goes

@@ -27,7 +27,7 @@ pub(crate) fn claim(graph: &Graph, options: &Options, backend: &dyn ComputeBacke
         let verdict = supports(graph, node, abilities);
         taken.push(verdict.is_ok());
         if let Err(reason) = verdict {
-            claim.refused.push((format!("{} ({})", node.name, node.operator), reason));
+            claim.refused.push((node.label(), reason));
         }
     }
     for subgraph in partition(graph, &taken) {
@@ -36,7 +36,7 @@ pub(crate) fn claim(graph: &Graph, options: &Options, backend: &dyn ComputeBacke
             claim.subgraphs.push(subgraph);
         } else {
             let reason = "no product, convolution, attention or recurrent layer beside it";
-            claim.refused.extend(nodes().map(|node| (node.name.clone(), reason.to_owned())));
+            claim.refused.extend(nodes().map(|node| (node.label(), reason.to_owned())));
         }
     }
     Ok(claim)

@@ -21,12 +21,10 @@ pub(crate) enum Error {
         message: String,
     },
     /// A node of the model failed while it ran.
-    #[error("node {node:?} ({operator}): {source}")]
+    #[error("{node}: {source}")]
     Node {
-        /// The node's name.
+        /// The node, as [`Node::label`](crate::model::Node::label) has it.
         node: String,
-        /// Its operator.
-        operator: String,
         /// What failed.
         source: Box<Self>,
     },

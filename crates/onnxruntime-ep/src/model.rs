@@ -83,6 +83,15 @@ pub(crate) struct Graph {
 }
 
 impl Node {
+    /// The node in messages: its name, or its first output where the model gives it none.
+    pub(crate) fn label(&self) -> String {
+        let output = self.outputs.iter().find(|output| !output.is_empty());
+        match output.filter(|_| self.name.is_empty()) {
+            Some(output) => format!("node with output {output:?} ({})", self.operator),
+            None => format!("node {:?} ({})", self.name, self.operator),
+        }
+    }
+
     /// An attribute that is a whole number.
     pub(crate) fn int(&self, name: &str, otherwise: i64) -> i64 {
         match self.attributes.get(name) {

@@ -119,7 +119,8 @@ impl Numbers {
         }
     }
 
-    /// The numbers as `kind` stores them: rounded, wrapped around, or as truth values.
+    /// The numbers as `kind` stores them: rounded, or as truth values. Integers beyond its range wrap around;
+    /// floating-point numbers become the nearest integer of 32 bits, and NaN 0, as on the device.
     pub(crate) fn convert(self, to: Kind) -> Self {
         match (self, to) {
             (Self::Float(numbers), Kind::F32) => {
@@ -131,7 +132,13 @@ impl Numbers {
             (Self::Float(numbers), Kind::Bool) => {
                 Self::Int(numbers.into_iter().map(|x| i64::from(x != 0.0)).collect())
             }
-            (Self::Float(numbers), Kind::I32 | Kind::U32 | Kind::I64 | Kind::I8 | Kind::Raw) => {
+            (Self::Float(numbers), Kind::I32) => {
+                Self::Int(numbers.into_iter().map(|x| i64::from(x as i32)).collect())
+            }
+            (Self::Float(numbers), Kind::U32) => {
+                Self::Int(numbers.into_iter().map(|x| i64::from(x as u32)).collect())
+            }
+            (Self::Float(numbers), Kind::I64 | Kind::I8 | Kind::Raw) => {
                 Self::Int(numbers.into_iter().map(|x| x as i64).collect()).convert(to)
             }
             // By f64, an integer beyond 2⁵³ would be rounded twice.
@@ -190,6 +197,10 @@ mod tests {
         assert_eq!(third.clone().convert(Kind::F32), Numbers::Float(vec![f64::from(1.0f32 / 3.0)]));
         assert_eq!(third.convert(Kind::Bool), Numbers::Int(vec![1]));
         assert_eq!(Numbers::Int(vec![1 << 32]).convert(Kind::I32), Numbers::Int(vec![0]));
+        let large = Numbers::Float(vec![1e10, -1e10, -1.5, f64::NAN]);
+        let nearest = |least: i64, most: i64| Numbers::Int(vec![most, least, (-1).max(least), 0]);
+        assert_eq!(large.clone().convert(Kind::I32), nearest(i32::MIN.into(), i32::MAX.into()));
+        assert_eq!(large.convert(Kind::U32), nearest(0, u32::MAX.into()));
         // Just beyond the middle between two numbers of f32.
         let beyond = (1i64 << 62) + (1 << 38) + 1;
         let above = ((1i64 << 62) + (1 << 39)) as f64;

@@ -34,11 +34,16 @@ pub(crate) struct Options {
     pub(crate) scope: Scope,
     /// How models of f32 are computed.
     pub(crate) precision: Precision,
+    /// Whether ONNX Runtime is to write a model of EPContext nodes, which the provider doesn't make.
+    pub(crate) context: bool,
 }
 
 impl Options {
-    /// Takes an entry of a session's configuration; entries that aren't the provider's are passed over.
+    /// Takes an entry of a session's configuration; entries that mean nothing to the provider are passed over.
     pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<()> {
+        if key == "ep.context_enable" {
+            self.context = value == "1";
+        }
         let prefix = format!("ep.{}.", NAME.to_lowercase());
         let Some(key) = key.strip_prefix(&prefix) else { return Ok(()) };
         match (key, value) {
@@ -76,7 +81,12 @@ mod tests {
         options.set("ep.webgpucomputeexecutionprovider.selector", "webgpu:1").unwrap();
         options.set("ep.webgpucomputeexecutionprovider.precision", "f16").unwrap();
         let selector = Some("webgpu:1".to_owned());
-        assert_eq!(options, Options { selector, scope: Scope::All, precision: Precision::F16 });
+        assert_eq!(
+            options,
+            Options { selector, scope: Scope::All, precision: Precision::F16, context: false }
+        );
+        options.set("ep.context_enable", "1").unwrap();
+        assert!(options.context);
         assert!(options.set("ep.webgpucomputeexecutionprovider.precision", "f8").is_err());
         assert!(options.set("ep.webgpucomputeexecutionprovider.claim", "some").is_err());
         assert!(options.set("ep.webgpucomputeexecutionprovider.selectr", "cpu").is_err());

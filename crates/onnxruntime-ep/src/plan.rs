@@ -197,10 +197,8 @@ impl Plan {
         let run = |inputs: Vec<Option<Tensor>>| {
             (step.run)(&Call { node: &step.node, memory, backend, inputs: &inputs })
         };
-        inputs.and_then(run).map_err(|source| Error::Node {
-            node: step.node.name.clone(),
-            operator: step.node.operator.clone(),
-            source: Box::new(source),
-        })
+        inputs
+            .and_then(run)
+            .map_err(|source| Error::Node { node: step.node.label(), source: Box::new(source) })
     }
 }

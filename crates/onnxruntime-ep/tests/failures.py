@@ -1,21 +1,25 @@
 """What is left to ONNX Runtime and what is cut short: python failures.py LIBRARY
 
-A model with an operator between two matrix products that the provider doesn't have, and the log that says which node was
-left and why; and a process that is killed in the middle of a run, after which a session of another process computes as
-before. Prints a line for each check, and ends with 1 if one fails.
+A model with an operator between two matrix products that the provider doesn't have, and the log that says which node
+was left and why, also where nodes have no names; what errors and warnings say of an unnamed node, of a machine without
+a GPU and of a model of EPContext nodes; a session that outlives the registration; and a process that is killed in the
+middle of a run, after which a session of another process computes as before. Prints a line for each check, and ends
+with 1 if one fails.
 """
 
+import ctypes
 import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import time
 
 import numpy as np
 import onnxruntime as ort
-from onnx import TensorProto
+from onnx import ModelProto, TensorProto, helper
 
-from models import FAILED, NAME, Graph, check, compare, encoder, end, normal, ours, random_bert, reference, tokens
+from models import FAILED, NAME, Graph, check, compare, device, encoder, end, normal, ours, random_bert, reference, tokens
 
 
 def interrupted():
@@ -27,11 +31,57 @@ def interrupted():
     return g.model([("x", TensorProto.FLOAT, ["rows", 6])], x, ["rows", 6])
 
 
+def unnamed():
+    """The model without the names of its nodes, and with an addition of which nobody knows whether the lengths agree."""
+    model = ModelProto.FromString(interrupted())
+    for node in model.graph.node:
+        node.name = ""
+    model.graph.node.add(op_type="MatMul", input=["x", model.graph.node[0].input[1]], output=["product"])
+    model.graph.node.add(op_type="Add", input=["product", "other"], output=["sum"])
+    model.graph.input.add().CopyFrom(helper.make_tensor_value_info("other", TensorProto.FLOAT, ["others", 6]))
+    model.graph.output.add().CopyFrom(helper.make_tensor_value_info("sum", TensorProto.FLOAT, ["sums", 6]))
+    return model.SerializeToString()
+
+
 def log():
     """Runs the model with the log on."""
     ort.set_default_logger_severity(1)
     session = ours(interrupted())
     session.run(None, {"x": normal(3, 6)})
+
+
+def log_unnamed():
+    """Makes a session of the unnamed nodes with the log on."""
+    ort.set_default_logger_severity(1)
+    ours(unnamed())
+
+
+def devices():
+    """Prints how many devices there are."""
+    print(sum(device.ep_name == NAME for device in ort.get_ep_devices()))
+
+
+def outlived():
+    """Runs and deletes a session after the library was unregistered, when other data lies in memory that was freed."""
+    session = ours(interrupted())
+    ort.unregister_execution_provider_library("webgpu_compute")
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    for bytes_ in range(16, 512, 16):
+        for _ in range(16):
+            ctypes.memset(libc.malloc(ctypes.c_size_t(bytes_)), 0x41, bytes_)
+    session.run(None, {"x": normal(3, 6)})
+    del session
+    print("outlived")
+
+
+def why(call):
+    """The message of the error that a call ends with."""
+    try:
+        call()
+    except Exception as error:
+        return str(error)
+    return ""
 
 
 def endless():
@@ -42,9 +92,9 @@ def endless():
         print("running", flush=True)
 
 
-def child(library, work):
+def child(library, work, **environment):
     command = [sys.executable, __file__, library, work]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, env=os.environ | environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def main(library):
@@ -60,8 +110,26 @@ def main(library):
         check("two parts are the provider's", mine == [1, 1] and others == ["CDist"], (mine, others))
     _, told = child(library, "log").communicate()
     left = [line for line in told.splitlines() if "left to ONNX Runtime" in line]
-    check("the log names the node that was left, and why", any("CDist_2 (CDist): no operation" in line for line in left), left)
+    check("the log names the node that was left, and why", any('"CDist_2" (CDist): no operation' in line for line in left), left)
     check("the log has the steps of both parts", told.count("1 nodes in 1 steps: MatMul") == 2)
+    _, told = child(library, "log_unnamed").communicate()
+    left = [line for line in told.splitlines() if "left to ONNX Runtime" in line]
+    check("the log names an unnamed node by its output", any('output "v2" (CDist): no operation' in line for line in left), left)
+    feed = {"x": normal(3, 6), "other": normal(2, 6)}
+    message = why(lambda: ours(unnamed()).run(None, feed))
+    check("an error names an unnamed node by its output", 'node with output "sum" (Add)' in message, message)
+    count, told = child(library, "devices", COMPUTE_BACKEND="").communicate()
+    check("without a GPU, a warning says how to compute elsewhere", (int(count) == 0) == ("COMPUTE_BACKEND=cpu" in told), told)
+    if sys.platform != "win32":
+        # Windows unloads the library.
+        told, _ = child(library, "outlived").communicate()
+        check("a session may outlive the library's registration", told == "outlived\n", told)
+    options = ort.SessionOptions()
+    options.add_session_config_entry("ep.context_enable", "1")
+    options.add_session_config_entry("ep.context_file_path", str(pathlib.Path(tempfile.gettempdir()) / "no_context.onnx"))
+    options.add_provider_for_devices([device()], {})
+    message = why(lambda: ort.InferenceSession(model, sess_options=options))
+    check("a model of EPContext nodes is an error that says so", "makes no EPContext nodes" in message, message)
 
     model, feed = encoder(random_bert(2, 32), 2, 4), tokens(2, 16)
     for attempt in range(3):
@@ -81,7 +149,7 @@ if __name__ == "__main__":
     library = str(pathlib.Path(sys.argv[1]).resolve())
     if len(sys.argv) > 2:
         ort.register_execution_provider_library("webgpu_compute", library)
-        {"log": log, "endless": endless}[sys.argv[2]]()
+        {"log": log, "log_unnamed": log_unnamed, "endless": endless, "devices": devices, "outlived": outlived}[sys.argv[2]]()
         sys.stdout.flush()
         os._exit(0)
     main(library)

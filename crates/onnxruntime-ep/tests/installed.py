@@ -41,8 +41,23 @@ def main(folder):
     error = np.abs(got - expected).max() / np.abs(expected).max()
     print(f"on {wgpu.devices()[0].ep_metadata['name']}: off by {error:.1e}")
     assert error < 1e-4, error
+    value = ort.OrtValue.ortvalue_from_numpy(feed["x"], "gpu", 0, wgpu.VENDOR_ID)
+    place = ort.OrtValue.ortvalue_from_shape_and_type(got.shape, np.float32, "gpu", 0, wgpu.VENDOR_ID)
+    binding = session.io_binding()
+    binding.bind_ortvalue_input("x", value)
+    binding.bind_ortvalue_output(session.get_outputs()[0].name, place)
+    session.run_with_iobinding(binding)
+    assert np.array_equal(place.numpy(), got), "bound to device memory"
     # A second registration does nothing.
     wgpu.register()
+    # Versions before 1.23 have no plugins.
+    del ort.get_ep_devices
+    try:
+        wgpu.register()
+    except RuntimeError as error:
+        assert "1.23.2 or newer" in str(error), error
+    else:
+        raise AssertionError("an older ONNX Runtime isn't refused")
 
 
 if __name__ == "__main__":

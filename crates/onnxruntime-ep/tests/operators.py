@@ -229,6 +229,8 @@ CASES = {
     "bytes: product to bytes": lambda: requantized("QLinearMatMul", (2, 5, 300), (300, 7)),
     "bytes: convolution to bytes": lambda: requantized("QLinearConv", (2, 6, 9, 8), (4, 3, 3, 2), 4, True, group=2),
     "neighbouring channels": lambda: one("LRN", (2, 7, 3, 4), size=5, alpha=0.5, beta=0.6, bias=1.5),
+    "maxima of windows that pass the end": lambda: one("MaxPool", (2, 3, 4, 5), kernel_shape=[6, 3], pads=[1, 0, 0, 0], strides=[2, 3], ceil_mode=1),
+    "averages of windows that pass the end": lambda: one("AveragePool", (2, 3, 4, 5), kernel_shape=[6, 3], strides=[3, 3], ceil_mode=1),
     "norms of windows": lambda: one("LpPool", (2, 3, 6, 7), kernel_shape=[3, 2], pads=[1, 0, 1, 1], p=3),
     "norms of images": lambda: one("GlobalLpPool", (2, 3, 6, 7), p=2),
     "normal: a factor and a summand for each row": lambda: one("LayerNormalization", (4, 4), (4, 1), (4, 1)),

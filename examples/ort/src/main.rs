@@ -58,9 +58,13 @@ fn run(environment: &Environment, provider: &str, model: &str, extents: &[String
     // Runtime itself sees no other hardware.
     let mut devices = environment.devices();
     let device = devices.find(|device| device.ep().is_ok_and(|name| name == provider));
-    let device = device.with_context(|| format!("{provider} has no device here"))?;
+    // The plugin offers GPUs; the CPU and software adapters only where COMPUTE_BACKEND names one.
+    let device = device.with_context(|| {
+        format!("{provider} has no device here: try COMPUTE_BACKEND=cpu or COMPUTE_BACKEND=webgpu:0")
+    })?;
     let vendor = device.ep_vendor()?;
     let mut session = open(environment, device, provider, model)?;
+    check_names(session.inputs(), extents)?;
     let inputs = session.inputs().iter().map(|input| Ok((input.name().to_owned(), made_up(input, extents)?)));
     let inputs = inputs.collect::<Result<Vec<_>>>()?;
     let outputs = session.run(inputs)?;
@@ -88,6 +92,20 @@ fn open(
         builder = builder.with_disable_cpu_fallback()?;
     }
     builder.commit_from_file(model)
+}
+
+/// Whether each extent that is given is one that some input leaves open.
+fn check_names(inputs: &[Outlet], extents: &[String]) -> Result<()> {
+    let symbols = inputs.iter().filter_map(|input| match input.dtype() {
+        ValueType::Tensor { dimension_symbols, .. } => Some(dimension_symbols.iter()),
+        _ => None,
+    });
+    let open: Vec<&String> = symbols.flatten().filter(|symbol| !symbol.is_empty()).collect();
+    for extent in extents {
+        let (name, _) = extent.split_once('=').with_context(|| format!("{extent} isn't NAME=EXTENT"))?;
+        ensure!(open.iter().any(|symbol| *symbol == name), "no input leaves open {name}, but {open:?}");
+    }
+    Ok(())
 }
 
 /// Numbers for an input.

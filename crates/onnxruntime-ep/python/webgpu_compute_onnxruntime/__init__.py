@@ -8,7 +8,10 @@
 import pathlib
 import sys
 
-__all__ = ["devices", "get_ep_name", "get_ep_names", "get_library_path", "register", "unregister"]
+__all__ = ["VENDOR_ID", "devices", "get_ep_name", "get_ep_names", "get_library_path", "register", "unregister"]
+
+VENDOR_ID = 0x5747
+"""The vendor of the devices' memory, for `onnxruntime.OrtValue`s there."""
 
 _NAME = "WebGpuComputeExecutionProvider"
 _REGISTRATION = "webgpu_compute"
@@ -31,9 +34,11 @@ def get_library_path() -> str:
 
 
 def register() -> None:
-    """Registers the library with ONNX Runtime; does nothing the second time."""
+    """Registers the library with ONNX Runtime; does nothing the second time. Without a device, a warning is logged."""
     import onnxruntime
 
+    if not hasattr(onnxruntime, "get_ep_devices"):
+        raise RuntimeError(f"{__name__} needs ONNX Runtime 1.23.2 or newer, not {onnxruntime.__version__}")
     if not devices():
         try:
             onnxruntime.register_execution_provider_library(_REGISTRATION, get_library_path())

@@ -3,7 +3,9 @@
 use std::ffi::{CString, c_char};
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
+use backend_api::OVERRIDE_VARIABLE;
 use ort_sys::{
     OrtAllocator, OrtApiBase, OrtEpDevice, OrtHardwareDevice, OrtHardwareDeviceType, OrtKeyValuePairs,
     OrtLogger, OrtMemoryInfo, OrtSessionOptions, OrtStatusPtr,
@@ -31,7 +33,7 @@ const VENDOR: &std::ffi::CStr = c"webgpu-compute";
 pub(super) unsafe extern "C" fn CreateEpFactories(
     _name: *const c_char,
     base: *const OrtApiBase,
-    _logger: *const OrtLogger,
+    logger: *const OrtLogger,
     factories: *mut *mut EpFactory,
     capacity: usize,
     count: *mut usize,
@@ -41,7 +43,8 @@ pub(super) unsafe extern "C" fn CreateEpFactories(
         unsafe {
             count.write(0);
             if capacity > 0 && api::set(base) {
-                factories.write(Box::into_raw(Box::new(table())));
+                LOGGER.store(logger.cast_mut(), Ordering::Relaxed);
+                factories.write((&raw const FACTORY).cast_mut());
                 count.write(1);
             }
         }
@@ -52,36 +55,33 @@ pub(super) unsafe extern "C" fn CreateEpFactories(
 /// Called when the library is unregistered.
 ///
 /// # Safety
-/// `factory` is one of [`CreateEpFactories`]'s, and isn't used afterwards.
+/// Nothing is asked of the caller.
 #[unsafe(no_mangle)]
-pub(super) unsafe extern "C" fn ReleaseEpFactory(factory: *mut EpFactory) -> OrtStatusPtr {
-    guard(|| {
-        if !factory.is_null() {
-            // SAFETY: the caller's promise.
-            drop(unsafe { Box::from_raw(factory) });
-        }
-        Ok(())
-    })
+pub(super) unsafe extern "C" fn ReleaseEpFactory(_factory: *mut EpFactory) -> OrtStatusPtr {
+    OrtStatusPtr(ptr::null_mut())
 }
 
-fn table() -> EpFactory {
-    EpFactory {
-        ort_version_supported: API_VERSION,
-        GetName: name,
-        GetVendor: vendor,
-        GetSupportedDevices: supported_devices,
-        CreateEp: create_ep,
-        ReleaseEp: release_ep,
-        GetVendorId: vendor_id,
-        GetVersion: version,
-        ValidateCompiledModelCompatibilityInfo: None,
-        CreateAllocator: create_allocator,
-        ReleaseAllocator: release_allocator,
-        CreateDataTransfer: create_data_transfer,
-        IsStreamAware: is_stream_aware,
-        CreateSyncStreamForDevice: None,
-    }
-}
+/// The factory, which nobody writes. It is never freed: ONNX Runtime calls it for what it gives back of sessions
+/// that outlive the registration.
+static FACTORY: EpFactory = EpFactory {
+    ort_version_supported: API_VERSION,
+    GetName: name,
+    GetVendor: vendor,
+    GetSupportedDevices: supported_devices,
+    CreateEp: create_ep,
+    ReleaseEp: release_ep,
+    GetVendorId: vendor_id,
+    GetVersion: version,
+    ValidateCompiledModelCompatibilityInfo: None,
+    CreateAllocator: create_allocator,
+    ReleaseAllocator: release_allocator,
+    CreateDataTransfer: create_data_transfer,
+    IsStreamAware: is_stream_aware,
+    CreateSyncStreamForDevice: None,
+};
+
+/// ONNX Runtime's logger outside of sessions, which it passes when the library is registered.
+static LOGGER: AtomicPtr<OrtLogger> = AtomicPtr::new(ptr::null_mut());
 
 unsafe extern "system" fn name(_this: *const EpFactory) -> *const c_char {
     EP_NAME.as_ptr()
@@ -119,7 +119,15 @@ unsafe extern "system" fn supported_devices(
         // SAFETY: the list is as long as the count says.
         let hardware = (0..hardware_count).map(|i| unsafe { *hardware.add(i) }).collect::<Vec<_>>();
         let Some(hardware) = hardware_of_gpus(&hardware)? else { return Ok(()) };
-        for (i, device) in devices::all()?.iter().take(capacity).enumerate() {
+        let devices = devices::all()?;
+        if devices.is_empty() {
+            // SAFETY: the registration that this is a part of passed the logger.
+            unsafe { Logger::new(LOGGER.load(Ordering::Relaxed)) }.warning(&format!(
+                "{NAME} has no device: there is no GPU here. {OVERRIDE_VARIABLE}=cpu or =webgpu:0, set before \
+                 the library is registered, computes on the CPU or on a software adapter"
+            ));
+        }
+        for (i, device) in devices.iter().take(capacity).enumerate() {
             // SAFETY: `out` has room for `capacity` devices; the factory and the hardware are valid.
             unsafe {
                 out.add(i).write(offer(this, hardware, device)?);

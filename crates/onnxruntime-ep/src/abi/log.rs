@@ -23,6 +23,11 @@ impl Logger {
         self.log(OrtLoggingLevel::ORT_LOGGING_LEVEL_INFO, message);
     }
 
+    /// Says something that a user has to know.
+    pub(super) fn warning(self, message: &str) {
+        self.log(OrtLoggingLevel::ORT_LOGGING_LEVEL_WARNING, message);
+    }
+
     fn log(self, level: OrtLoggingLevel, message: &str) {
         let (Ok(api), Ok(message)) = (api(), CString::new(message)) else { return };
         if self.0.is_null() {

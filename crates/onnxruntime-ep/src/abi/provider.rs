@@ -19,7 +19,7 @@ use crate::claim::{Claim, claim};
 use crate::devices::Device;
 use crate::error::{Error, Result};
 use crate::half_precision::halve;
-use crate::options::{Options, Precision};
+use crate::options::{NAME, Options, Precision};
 use crate::plan::Plan;
 use crate::profile::Profilers;
 
@@ -131,6 +131,11 @@ unsafe extern "system" fn compile(
     guard(|| {
         // SAFETY: ONNX Runtime passes the provider back.
         let provider = unsafe { provider(this) };
+        if provider.options.context {
+            return Err(Error::invalid(format!(
+                "{NAME} makes no EPContext nodes, which ep.context_enable and a ModelCompiler ask for"
+            )));
+        }
         for i in 0..count {
             // SAFETY: the three lists have `count` elements, of which those of the last may be written.
             unsafe { infos.add(i).write(ptr::null_mut()) };

@@ -81,6 +81,13 @@ fn over_image(
 ) -> Result<(Tensor, [usize; 2])> {
     let d = call.device();
     let ceil = call.node.int("ceil_mode", 0) == 1;
+    // An average that counts the padding would count more of it.
+    let (down, across) = match op {
+        PoolOp::Max | PoolOp::Average if ceil => {
+            (down.up_to_first_end(image.height), across.up_to_first_end(image.width))
+        }
+        _ => (down, across),
+    };
     let to = [down.places(image.height, ceil)?, across.places(image.width, ceil)?];
     let y = d.empty(x.kind, &[image.batch, image.channels, to[0], to[1]])?;
     let of = PoolShape::new(image, to, window([down, across]));

@@ -27,6 +27,14 @@ impl Slide {
         self.dilation * self.size.saturating_sub(1) + 1
     }
 
+    /// The padding behind the image extended to the end of the first window, where that is less than a stride away:
+    /// in the mode `ceil`, such a window counts.
+    pub(super) fn up_to_first_end(self, length: usize) -> Self {
+        let missing = self.span().saturating_sub(length + self.before + self.after);
+        let counts = missing < self.stride.max(1) && length + self.before > 0;
+        Self { after: self.after + if counts { missing } else { 0 }, ..self }
+    }
+
     /// How often a window fits, and in the mode `ceil` once more if it begins inside.
     pub(super) fn places(&self, length: usize, ceil: bool) -> Result<usize> {
         let stride = self.stride.max(1);
