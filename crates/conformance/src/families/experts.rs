@@ -86,7 +86,21 @@ pub(super) fn cases() -> Vec<Case> {
         Experts { shape: [3, 0, 4], weights: true, ..base },
         Experts { shape: [3, 0, 4], weights: true, accumulate: true, per_expert: true, ..base },
     ];
-    covering.chain(empty).map(Experts::case).collect()
+    // So many experts of a row that loops over them have more than 65,535 iterations, after which some drivers leave
+    // a loop.
+    let many = [(QuantFormat::Mxfp4, 20_000, 1300), (QuantFormat::Q4_0, 9000, 600)].map(
+        |(format, used, experts)| Experts {
+            format,
+            shape: [1, used, experts],
+            n: 2,
+            k: 32,
+            weights: true,
+            indices: Indices::Inside,
+            data: Data::Integers,
+            ..base
+        },
+    );
+    covering.chain(empty).chain(many).map(Experts::case).collect()
 }
 
 impl Experts {

@@ -122,7 +122,37 @@ pub(super) fn products() -> Vec<Case> {
             beyond: false,
         })
     });
-    products.chain(empty).chain(tiles()).chain(beyond()).chain(normalised()).map(Product::case).collect()
+    let shapes = tiles().chain(beyond()).chain(normalised()).chain(long());
+    products.chain(empty).chain(shapes).map(Product::case).collect()
+}
+
+/// Rows so long that loops over them have more than 65,535 iterations, after which some drivers leave a loop: of one
+/// row of A, and of as many as share a read of B, in vectors and number by number.
+fn long() -> impl Iterator<Item = Product> {
+    const SHAPES: [(QuantFormat, DType, usize, usize, usize); 3] = [
+        (QuantFormat::Mxfp4, F32, 1, 2_944_000, 0),
+        (QuantFormat::Q4_0, F16, 8, 2_944_000, 0),
+        (QuantFormat::Q4_0, F16, 8, 524_288, 1),
+    ];
+    SHAPES.into_iter().map(|(format, a_type, m, k, ld_extra)| Product {
+        format,
+        dtypes: [a_type, F32],
+        m,
+        n: 1,
+        k,
+        ld_extra,
+        alpha: 1.0,
+        bias: false,
+        activation: Activation::Identity,
+        residual: Residual::None,
+        // Bounds of such sums would have room for what is left out.
+        data: Data::Integers,
+        norm: false,
+        gate: None,
+        math: MathMode::Standard,
+        blocks: Blocks::AsTheyAre,
+        beyond: false,
+    })
 }
 
 /// Products of many rows of f16 around the tiles of tensor cores, whose rows are aligned.

@@ -4,6 +4,7 @@ use backend_api::quant::QuantFormat;
 use backend_api::{DType, Gate};
 
 use super::formats::{KINDS, product_libs};
+use super::kernel::DECODE_LANES;
 use super::operands::ProductParams;
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 
@@ -128,12 +129,18 @@ impl Kernel {
         if gated { lines / 2 } else { lines }
     }
 
-    /// Steps of an invocation's loops along a row of so many units, for each of its turns.
+    /// The most iterations of an invocation's loops along a row of so many units, for each of its turns: with those
+    /// within a step, as drivers count them that have a limit.
     pub(super) const fn iterations(self, units: usize) -> usize {
-        match self {
-            Self::Decode | Self::DecodeSubgroup(_) => units.div_ceil(2) + 1,
-            Self::Tiled => units.saturating_mul(4 * 32),
-        }
+        // A step goes through four blocks.
+        const STEP: usize = 6;
+        const TURN: usize = 4;
+        let lanes = match self {
+            Self::Decode => DECODE_LANES,
+            Self::DecodeSubgroup(size) => size as usize,
+            Self::Tiled => return units.saturating_mul(4 * 32),
+        };
+        units.saturating_mul(4).div_ceil(lanes).saturating_mul(STEP).saturating_add(TURN)
     }
 
     /// `vectors` says that A is read four numbers at a time.

@@ -124,7 +124,14 @@ impl Call<'_> {
         let has_terms = desc.weights.is_some() && desc.used > 0;
         // A binding has either the bias or the weights.
         let is_linear = desc.gate.is_none() && desc.bias.is_none();
-        has_terms && (!is_linear || is_tiled || is_rounded_between)
+        has_terms && (!is_linear || is_tiled || is_rounded_between || !self.has_end(desc, self.kernel(desc)))
+    }
+
+    /// Whether the loops of a kernel that goes through the experts of a row end, or that of one of them.
+    fn has_end(&self, desc: &ExpertMatmulDesc, kernel: Kernel) -> bool {
+        let turns = if desc.weights.is_some() { desc.used } else { 1 };
+        let wanted = turns.saturating_mul(kernel.iterations(self.layout.units));
+        iterations::exceeded(self.ctx, wanted).is_none()
     }
 
     fn kernel(&self, desc: &ExpertMatmulDesc) -> Kernel {
@@ -138,10 +145,8 @@ impl Call<'_> {
             return Kernel::Tiled;
         }
         let subgroup = self.ctx.gpu().subgroup.filter(|size| SUBGROUPS.contains(size));
-        match subgroup.filter(|_| asked != Some(KernelOverride::Decode)) {
-            Some(size) => Kernel::DecodeSubgroup(size),
-            None => Kernel::Decode,
-        }
+        let subgroup = subgroup.filter(|_| asked != Some(KernelOverride::Decode)).map(Kernel::DecodeSubgroup);
+        subgroup.filter(|&kernel| self.has_end(desc, kernel)).unwrap_or(Kernel::Decode)
     }
 
     /// Products in f32, a share of the rows after the other, and their sums.

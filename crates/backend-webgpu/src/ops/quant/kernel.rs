@@ -1,7 +1,7 @@
 //! The kernels for products with a quantised matrix, and which of them makes one.
 
 use backend_api::desc::QuantMatmulDesc;
-use backend_api::quant::QuantFormat;
+use backend_api::quant::{QuantFormat, UNIT};
 use backend_api::{Activation, DType, Gate};
 
 use super::formats::{KINDS, int8_libs, product_libs};
@@ -12,6 +12,7 @@ use super::skinny_cooperative::Tile;
 use crate::kernels::libs::{GRID, QUANT_LANES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS_INT8};
 use crate::kernels::{KernelSource, Variant, constants, kernel};
 use crate::ops::op_context::OpContext;
+use crate::ops::shared::iterations;
 
 constants! { struct RowConstants { rows: usize, span: usize, activation: Activation } }
 constants! { struct SubgroupConstants { rows: usize, span: usize, subgroup: u32, activation: Activation } }
@@ -60,6 +61,9 @@ const MOST_DECODE_ROWS: usize = 32;
 /// Invocations of the subgroups that `quant/decode_subgroup` has variants for.
 const SUBGROUPS: [u32; 2] = [8, 32];
 
+/// Invocations of `quant/decode` that share rows of B.
+pub(super) const DECODE_LANES: usize = 32;
+
 /// Rows of B that its invocations share, and columns of C that a workgroup makes of them.
 const SPAN: usize = 2;
 const DECODE_COLUMNS: usize = 4 * SPAN;
@@ -94,11 +98,19 @@ impl Rows {
         let count = DECODE_ROWS.into_iter().find(|&count| m <= count).unwrap_or(most);
         (m <= MOST_DECODE_ROWS).then_some(Self { count, int8 })
     }
+
+    /// Iterations of lib/quant_sums along a row of so many units that lanes share. A step goes through four blocks, and
+    /// lavapipe, which unrolls the loop over one row, may leave that over several as it is.
+    const fn iterations(self, units: usize, lanes: usize) -> usize {
+        let step = if self.count == 1 { 6 } else { 4 * (self.count + 2) + 3 };
+        units.saturating_mul((4 * step).div_ceil(lanes))
+    }
 }
 
 impl Kernel {
     /// The kernel for a product: the one that is asked for, if it can make it. `tile` is the workgroup on tensor cores,
-    /// if they can.
+    /// if they can. Where loops would be longer than the device's may be, more lanes share a row of B, and a workgroup
+    /// has one row of A.
     pub(super) fn plan(
         ctx: &OpContext,
         desc: &QuantMatmulDesc,
@@ -107,13 +119,19 @@ impl Kernel {
     ) -> Self {
         let subgroup = ctx.gpu().subgroup.filter(|size| SUBGROUPS.contains(size));
         let int8 = int8::is_possible(ctx, desc);
-        if let Some(kernel) = asked.and_then(|asked| Self::asked_for(asked, desc.m, subgroup, tile, int8)) {
+        let units = desc.k().div_ceil(UNIT);
+        let has_end = |kernel: &Self| iterations::exceeded(ctx, kernel.iterations(units)).is_none();
+        let asked = asked.and_then(|asked| Self::asked_for(asked, desc.m, subgroup, tile, int8));
+        if let Some(kernel) = asked.filter(has_end) {
             return kernel;
         }
-        match tile {
+        let kernel = match tile {
             Some(tile) => Self::SkinnyCooperative(tile),
             None => Self::choose(desc.m, subgroup, int8 && int8::is_faster(ctx, desc)),
-        }
+        };
+        let (Self::DecodeSubgroup(rows, _) | Self::Decode(rows)) = kernel else { return kernel };
+        let single = Self::Decode(Rows { count: 1, ..rows });
+        [kernel, Self::Decode(rows)].into_iter().find(has_end).unwrap_or(single)
     }
 
     /// The kernel for `m` rows, on a device whose subgroups all have `subgroup` invocations.
@@ -167,11 +185,21 @@ impl Kernel {
     }
 
     /// Steps of an invocation's loop along a row of so many units.
-    pub(super) const fn iterations(self, units: usize) -> usize {
+    pub(super) const fn steps(self, units: usize) -> usize {
         match self {
             Self::Decode(_) | Self::DecodeSubgroup(..) => units.div_ceil(2),
             Self::SkinnyCooperative(tile) => tile.iterations(units),
             Self::Tiled => units.saturating_mul(4 * 32),
+        }
+    }
+
+    /// The most iterations of all of an invocation's loops along a row of so many units, as drivers count them that
+    /// have a limit: with those within a step, unless they are unrolled.
+    pub(super) const fn iterations(self, units: usize) -> usize {
+        match self {
+            Self::Decode(rows) => rows.iterations(units, DECODE_LANES),
+            Self::DecodeSubgroup(rows, size) => rows.iterations(units, size as usize),
+            Self::SkinnyCooperative(_) | Self::Tiled => self.steps(units),
         }
     }
 
@@ -256,6 +284,16 @@ mod tests {
         assert_eq!(Kernel::choose(33, Some(32), true), Kernel::Tiled);
         assert_eq!(Kernel::choose(3, Some(32), false), Kernel::DecodeSubgroup(rows(4), 32));
         assert_eq!(Kernel::choose(3, None, true), Kernel::Decode(Rows { count: 4, int8: true }));
+    }
+
+    #[test]
+    fn iterations_of_loops_within_steps_are_counted() {
+        // Lavapipe made 43 for a step over eight rows that are read number by number, and 6 over one row.
+        let counted = |kernel: Kernel| kernel.iterations(3200);
+        assert_eq!(counted(Kernel::DecodeSubgroup(rows(8), 8)), 3200 * 43_usize.div_ceil(2));
+        assert_eq!(counted(Kernel::DecodeSubgroup(rows(1), 8)), 3200 * 3);
+        assert_eq!([1, 2, 8].map(|count| counted(Kernel::Decode(rows(count)))), [3200, 3200 * 3, 3200 * 6]);
+        assert_eq!(counted(Kernel::Tiled), 3200 * 128);
     }
 
     #[test]

@@ -67,7 +67,7 @@ pub(super) fn multiply(
         return multiply_by_tiles(ctx, op, desc, &layout, slices.b, &windows, tile);
     }
     let columns = Run::of_flops(desc.n(), desc.flops() / desc.n().max(1) as f64)
-        .with_iterations(kernel.iterations(layout.units) as f64)
+        .with_iterations(kernel.steps(layout.units) as f64)
         .aligned(TILE);
     let may_dequantize = asked != Some(KernelOverride::Tiled);
     if kernel == Kernel::Tiled && may_dequantize && dense::is_possible(ctx, desc) {
