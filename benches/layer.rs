@@ -214,7 +214,8 @@ fn logits(bench: &mut Bench, hidden: usize, format: QuantFormat) {
     let b = QuantMatrix::new(weights, format, vocabulary, hidden);
     let (a, c) = (Matrix::new(x, DTYPE, hidden), Matrix::new(output, DType::F32, vocabulary));
     let desc = QuantMatmulDesc::new(1, a, b, c);
-    bench.measure("logits", format.name(), DTYPE, bytes / DTYPE.size(), |backend| backend.quant_matmul(&desc));
+    bench
+        .measure("logits", format.name(), DTYPE, bytes / DTYPE.size(), |backend| backend.quant_matmul(&desc));
     bench.subject.free(&[weights, x, output]);
 }
 

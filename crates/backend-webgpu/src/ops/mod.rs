@@ -58,7 +58,9 @@ pub(crate) use fill::alloc_zeroed;
 pub(crate) use fill::zero_bytes;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use matmul::tune_matmul;
-pub(crate) use matmul::{Conflict, KernelOverride as MatmulOverride, Tuning, explain_matmul, matmul};
+pub(crate) use matmul::{
+    Conflict, KernelOverride as MatmulOverride, PlanCache as MatmulPlans, Tuning, explain_matmul, matmul,
+};
 pub(crate) use op_context::{OpContext, State};
 pub(crate) use quant::{KernelOverride as QuantMatmulOverride, explain_quant_matmul};
 pub(crate) use shared::kernel_override::{KernelOverride, Override};

@@ -15,7 +15,9 @@ use super::capture::{Capture, CapturedCall};
 use super::scratch::{Part, Scratch};
 use super::shared::kernel_override::Override;
 use super::shared::pace::Pace;
-use super::{AttentionOverride, ConvOverride, MatmulOverride, QuantMatmulOverride, SelfTests, Tuning};
+use super::{
+    AttentionOverride, ConvOverride, MatmulOverride, MatmulPlans, QuantMatmulOverride, SelfTests, Tuning,
+};
 use crate::context::{Context, FIXUP_WORDS, MAX_GROUPS};
 #[cfg(not(target_family = "wasm"))]
 use crate::device::LastHandle;
@@ -34,6 +36,8 @@ pub(crate) struct State {
     pub(crate) self_tests: SelfTests,
     /// Which kernels were measured to be the fastest.
     pub(crate) tuning: Tuning,
+    /// How matrix products were planned.
+    pub(crate) matmul_plans: MatmulPlans,
     /// The kernel that matrix products have to use, if one was asked for.
     pub(crate) matmul_override: Override<MatmulOverride>,
     /// The kernel that products with a quantised matrix have to use, if one was asked for.
@@ -212,6 +216,11 @@ impl OpContext {
     /// The variants that an [untested dry run](Self::untested_dry_run) has taken for right.
     pub(crate) fn take_untested(&self) -> HashSet<Variant> {
         self.untested().map(|untested| std::mem::take(&mut *untested.lock())).unwrap_or_default()
+    }
+
+    /// Whether variants of which nothing is known are taken for right.
+    pub(in crate::ops) fn takes_untested(&self) -> bool {
+        self.untested().is_some()
     }
 
     fn untested(&self) -> Option<&Mutex<HashSet<Variant>>> {

@@ -13,6 +13,14 @@ use super::strategy::{self, Strategy};
 use super::{KernelOverride, Windows, cooperative, edges};
 use crate::ops::op_context::OpContext;
 
+/// A plan that was chosen by its cost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Choice {
+    pub(super) plan: Plan,
+    /// Whether no cheaper one was passed over for its kernel, which may have been tested without a result, and have one later.
+    pub(super) is_cheapest: bool,
+}
+
 impl Plan {
     /// The plan for a product: with the kernel that is asked for, with the one that was measured to be the
     /// fastest, or with the one that is estimated to be.
@@ -21,25 +29,39 @@ impl Plan {
         let known = asked.or_else(|| ctx.state.tuning.get(desc, windows));
         Self::emulated(ctx, desc, asked)
             .or_else(|| Self::overridden(ctx, desc, windows, known?))
-            .unwrap_or_else(|| Self::by_cost(&Problem { ctx, desc, windows }))
+            .unwrap_or_else(|| Self::kept_or_by_cost(&Problem { ctx, desc, windows }))
+    }
+
+    /// [`by_cost`](Self::by_cost), or what that was for such a product before.
+    fn kept_or_by_cost(problem: &Problem<'_>) -> Self {
+        let &Problem { ctx, .. } = problem;
+        // A dry run that takes untested variants for right notes which they are.
+        if ctx.takes_untested() {
+            return Self::by_cost(problem).plan;
+        }
+        ctx.state.matmul_plans.get_or_choose(problem, || Self::by_cost(problem))
     }
 
     /// The plan of the candidate that costs the least of those whose kernels are verified, and of several such the first.
     /// Kernels are asked in the order of the least that they may cost, and no more of them than may cost less.
-    pub(super) fn by_cost(problem: &Problem<'_>) -> Self {
+    pub(super) fn by_cost(problem: &Problem<'_>) -> Choice {
         let mut offered: Vec<Candidate> = Vec::new();
+        let mut is_cheapest = true;
         for (number, family) in FAMILIES.iter().enumerate() {
             (family.offer)(problem, &mut offered);
             let next = FAMILIES.get(number + 1).map(|next| next.least);
             while let Some(cheapest) = (0..offered.len()).min_by_key(|&i| offered[i].cost)
                 && next.is_none_or(|least| offered[cheapest].cost < least)
             {
-                if let Some(plan) = offered.remove(cheapest).plan.verified(problem.ctx) {
-                    return plan;
+                let offer = offered.remove(cheapest).plan;
+                let verified = offer.verified(problem.ctx);
+                is_cheapest &= verified == Some(offer);
+                if let Some(plan) = verified {
+                    return Choice { plan, is_cheapest };
                 }
             }
         }
-        Direct::plan(problem)
+        Choice { plan: Direct::plan(problem), is_cheapest }
     }
 
     /// The plan with a certain kernel, if that can make the product.

@@ -19,7 +19,7 @@ use crate::recorder::Window;
 
 /// What decides about the text of a kernel: the types and the layout of the operands, and how a result is
 /// finished.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Signature {
     /// Types of A, B and C.
     pub(super) dtypes: [DType; 3],

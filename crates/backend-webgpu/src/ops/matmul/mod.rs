@@ -25,6 +25,7 @@ mod pack;
 mod params;
 mod part;
 mod plan;
+mod plan_cache;
 mod self_test;
 mod shapes;
 mod skinny;
@@ -59,6 +60,7 @@ pub(super) use cooperative::time as cooperative_time;
 pub(super) use fragments::{multiply as unrolled_multiply, quant_product};
 pub(crate) use kernel_override::KernelOverride;
 pub(super) use params::{ResultParams, SizeParams, Windows};
+pub(crate) use plan_cache::PlanCache;
 pub(super) use split::add_pieces;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use tune::tune_matmul;

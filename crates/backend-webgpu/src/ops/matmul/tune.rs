@@ -36,7 +36,7 @@ pub(crate) fn tune_matmul(
         return Ok(());
     }
     let (desc, mut windows) = (&part.desc, part.bound().into_owned());
-    let planned = Plan::by_cost(&Problem { ctx, desc, windows: &windows });
+    let planned = Plan::by_cost(&Problem { ctx, desc, windows: &windows }).plan;
     let key = Key::new(desc, &windows);
     // C may be an input too, so that nothing may be written there.
     let last = (desc.batch - 1) * desc.c.batch_stride + (desc.m - 1) * desc.c.ld + desc.n;
