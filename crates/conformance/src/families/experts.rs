@@ -86,7 +86,7 @@ pub(super) fn cases() -> Vec<Case> {
         Experts { shape: [3, 0, 4], weights: true, ..base },
         Experts { shape: [3, 0, 4], weights: true, accumulate: true, per_expert: true, ..base },
     ];
-    // So many experts of a row that loops over them have more than 65,535 iterations, after which some drivers leave
+    // Experts of a row, so many that loops over them have more than 65,535 iterations, after which some drivers leave
     // a loop.
     let many = [(QuantFormat::Mxfp4, 20_000, 1300), (QuantFormat::Q4_0, 9000, 600)].map(
         |(format, used, experts)| Experts {

@@ -108,7 +108,10 @@ mod tests {
             let desc = MatmulDesc::new(m, n, k, a, b, c).with_transpose(trans[0], trans[1]);
             let call = backend.context("plans").expect("a device");
             let ctx = &call.context;
-            let windows = windows(ctx, "plans", &desc).expect("operands").expect("a product");
+            let mut windows = windows(ctx, "plans", &desc).expect("operands").expect("a product");
+            // Blocks of ours end with a whole vector, those of others may not.
+            windows.a.size -= one_of(&[0, 8]) as u64;
+            windows.b.size -= one_of(&[0, 8]) as u64;
             let problem = Problem { ctx, desc: &desc, windows: &windows };
             let anew = Plan::by_cost(&problem).plan;
             assert_eq!(Plan::choose(ctx, &desc, &windows), anew, "{desc:?}");
