@@ -36,7 +36,7 @@ pub(crate) struct State {
     pub(crate) self_tests: SelfTests,
     /// Which kernels were measured to be the fastest.
     pub(crate) tuning: Tuning,
-    /// How matrix products were planned.
+    /// Plans of matrix products that were made before.
     pub(crate) matmul_plans: MatmulPlans,
     /// The kernel that matrix products have to use, if one was asked for.
     pub(crate) matmul_override: Override<MatmulOverride>,

@@ -24,7 +24,7 @@ use backend_api::quant::QuantFormat;
 use backend_api::{BackendResult, ComputeBackend as _, DType, DeviceInfo, DeviceKind};
 
 use bounds::Footprints;
-use shapes::Shapes;
+pub(in crate::ops) use shapes::Shapes;
 
 use super::op_context::Launch;
 use super::{SelfTests, State};

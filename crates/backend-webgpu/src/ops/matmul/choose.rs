@@ -17,7 +17,7 @@ use crate::ops::op_context::OpContext;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Choice {
     pub(super) plan: Plan,
-    /// Whether no cheaper one was passed over for its kernel, which may have been tested without a result, and have one later.
+    /// Whether no cheaper candidate was passed over, as one is while its kernel's self-test has no result.
     pub(super) is_cheapest: bool,
 }
 
@@ -29,11 +29,11 @@ impl Plan {
         let known = asked.or_else(|| ctx.state.tuning.get(desc, windows));
         Self::emulated(ctx, desc, asked)
             .or_else(|| Self::overridden(ctx, desc, windows, known?))
-            .unwrap_or_else(|| Self::kept_or_by_cost(&Problem { ctx, desc, windows }))
+            .unwrap_or_else(|| Self::cached_or_by_cost(&Problem { ctx, desc, windows }))
     }
 
-    /// [`by_cost`](Self::by_cost), or what that was for such a product before.
-    fn kept_or_by_cost(problem: &Problem<'_>) -> Self {
+    /// The cached plan for such a product, or [`by_cost`](Self::by_cost).
+    fn cached_or_by_cost(problem: &Problem<'_>) -> Self {
         let &Problem { ctx, .. } = problem;
         // A dry run that takes untested variants for right notes which they are.
         if ctx.takes_untested() {

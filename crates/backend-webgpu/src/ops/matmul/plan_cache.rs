@@ -1,5 +1,5 @@
-//! Plans that were made before. Comparing what the kernels offer takes the host 2 to 10 µs, as long as small products take a
-//! GPU, and a model asks for a few kinds of products again and again.
+//! A cache of the plans of matrix products. To compare what the kernels offer takes a host microseconds, as long as small
+//! products take a GPU, and a model asks for a few kinds of products again and again.
 
 use std::collections::HashMap;
 
@@ -11,10 +11,10 @@ use super::pack;
 use super::plan::{Plan, Problem};
 use crate::sync::Mutex;
 
-/// The most plans that are kept. When there are more, all are forgotten.
+/// The most plans of a cache, which is emptied when it is full.
 const MOST: usize = 4096;
 
-/// Elements that offsets are compared by: no kernel reads longer vectors.
+/// Offsets are compared modulo so many elements: no kernel reads longer vectors.
 const UNIT: u32 = 16;
 
 /// The plans of products on a device.
@@ -52,11 +52,11 @@ impl Key {
 }
 
 impl PlanCache {
-    /// The plan that was kept for such a product, or the one that `choose` chooses, which is kept if it is the cheapest.
+    /// The cached plan for such a product, or the one that `choose` chooses, which is cached if it is the cheapest.
     pub(super) fn get_or_choose(&self, problem: &Problem<'_>, choose: impl FnOnce() -> Choice) -> Plan {
         let key = Key::new(problem);
-        if let Some(&kept) = self.0.lock().get(&key) {
-            return kept;
+        if let Some(&cached) = self.0.lock().get(&key) {
+            return cached;
         }
         // Without the lock, as a kernel may be tested first.
         let Choice { plan, is_cheapest } = choose();
@@ -78,25 +78,21 @@ mod tests {
 
     use super::super::windows;
     use super::*;
-    use crate::ops::plans::of_h200;
+    use crate::ops::plans::{Shapes, of_h200};
 
     /// Few sizes, many places in memory: keys meet again and again.
     #[test]
-    fn kept_plans_are_those_that_are_chosen_anew() {
+    fn cached_plans_are_those_that_are_chosen_anew() {
         let backend = of_h200();
-        let mut state = 1u64;
-        let mut one_of = |choices: &[usize]| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            choices[(state >> 33) as usize % choices.len()]
-        };
+        let mut shapes = Shapes(1);
         for _ in 0..20_000 {
-            let [m, n, k] = [(); 3].map(|()| one_of(&[1, 16, 33, 64, 256]));
-            let dtype = [DType::F32, DType::F16][one_of(&[0, 1])];
-            let trans =
-                [(); 2].map(|()| [BackendTranspose::NoTrans, BackendTranspose::Trans][one_of(&[0, 1])]);
+            let [m, n, k] = [(); 3].map(|()| shapes.pick(&[1, 16, 33, 64, 256]));
+            let dtype = shapes.pick(&[DType::F32, DType::F16]);
+            let trans = [(); 2].map(|()| shapes.pick(&[BackendTranspose::NoTrans, BackendTranspose::Trans]));
             let mut operand = |rows: usize, columns: usize| {
-                let (ld, offset) = (columns + one_of(&[0, 0, 1, 4, 8]), one_of(&[0, 0, 1, 2, 4, 8, 16, 24]));
-                let elements = offset + (rows - 1) * ld + columns + one_of(&[0, 0, 1, 7, 64]);
+                let (ld, offset) =
+                    (columns + shapes.pick(&[0, 0, 1, 4, 8]), shapes.pick(&[0, 0, 1, 2, 4, 8, 16, 24]));
+                let elements = offset + (rows - 1) * ld + columns + shapes.pick(&[0, 0, 1, 7, 64]);
                 let ptr = backend.alloc(elements * dtype.size()).expect("memory");
                 Matrix::new(ptr, dtype, ld).with_offset(offset)
             };
@@ -110,8 +106,8 @@ mod tests {
             let ctx = &call.context;
             let mut windows = windows(ctx, "plans", &desc).expect("operands").expect("a product");
             // Blocks of ours end with a whole vector, those of others may not.
-            windows.a.size -= one_of(&[0, 8]) as u64;
-            windows.b.size -= one_of(&[0, 8]) as u64;
+            windows.a.size -= shapes.pick(&[0, 8]);
+            windows.b.size -= shapes.pick(&[0, 8]);
             let problem = Problem { ctx, desc: &desc, windows: &windows };
             let anew = Plan::by_cost(&problem).plan;
             assert_eq!(Plan::choose(ctx, &desc, &windows), anew, "{desc:?}");
@@ -119,7 +115,7 @@ mod tests {
                 backend.free(ptr).expect("an operand");
             }
         }
-        let kept = backend.context("plans").expect("a device").context.state.matmul_plans.0.lock().len();
-        assert!((100..MOST).contains(&kept), "{kept} plans of 20,000 products");
+        let cached = backend.context("plans").expect("a device").context.state.matmul_plans.0.lock().len();
+        assert!((100..MOST).contains(&cached), "{cached} plans of 20,000 products");
     }
 }

@@ -10,7 +10,7 @@ use backend_api::{BackendTranspose, DType, Gate, MathMode};
 use super::MAX_BYTES;
 
 /// Random shapes (a linear congruential generator with Knuth's constants), the same each time.
-pub(super) struct Shapes(pub(super) u64);
+pub(in crate::ops) struct Shapes(pub(in crate::ops) u64);
 
 impl Shapes {
     pub(super) fn below(&mut self, n: usize) -> usize {
@@ -18,7 +18,7 @@ impl Shapes {
         (self.0 >> 33) as usize % n
     }
 
-    pub(super) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+    pub(in crate::ops) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }
 

@@ -132,9 +132,10 @@ impl Kernel {
     /// The most iterations of an invocation's loops along a row of so many units, for each of its turns: with those
     /// within a step, as drivers count them that have a limit.
     pub(super) const fn iterations(self, units: usize) -> usize {
-        // A step goes through four blocks.
-        const STEP: usize = 6;
-        const TURN: usize = 4;
+        // A step of lib/quant_sums and its loop over four blocks; an expert and the loop over its SPAN sums. Drivers count the
+        // iteration in which a loop ends, too.
+        const STEP: usize = 1 + 4 + 1;
+        const TURN: usize = 1 + 2 + 1;
         let lanes = match self {
             Self::Decode => DECODE_LANES,
             Self::DecodeSubgroup(size) => size as usize,

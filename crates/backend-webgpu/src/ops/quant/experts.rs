@@ -119,15 +119,18 @@ impl Call<'_> {
 
     /// Whether the sums of rows are another launch's.
     fn sums_apart(&self, desc: &ExpertMatmulDesc) -> bool {
-        let is_tiled = self.kernel(desc) == Kernel::Tiled;
+        let kernel = self.kernel(desc);
         let is_rounded_between = desc.c.dtype != DType::F32 && self.bound(desc).nth(1).is_some();
         let has_terms = desc.weights.is_some() && desc.used > 0;
         // A binding has either the bias or the weights.
         let is_linear = desc.gate.is_none() && desc.bias.is_none();
-        has_terms && (!is_linear || is_tiled || is_rounded_between || !self.has_end(desc, self.kernel(desc)))
+        let in_one_launch =
+            is_linear && kernel != Kernel::Tiled && !is_rounded_between && self.has_end(desc, kernel);
+        has_terms && !in_one_launch
     }
 
-    /// Whether the loops of a kernel that goes through the experts of a row end, or that of one of them.
+    /// Whether an invocation makes no more iterations than the device's loops have: over all experts of a row where their
+    /// products are summed, else over one.
     fn has_end(&self, desc: &ExpertMatmulDesc, kernel: Kernel) -> bool {
         let turns = if desc.weights.is_some() { desc.used } else { 1 };
         let wanted = turns.saturating_mul(kernel.iterations(self.layout.units));
