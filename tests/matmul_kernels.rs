@@ -188,12 +188,21 @@ fn emulation_is_as_good_as_f32(backend: &WebGpuBackend) -> Result<(), Failed> {
         Matrix::new(0, DType::F32, SIDE),
         Matrix::new(0, DType::F32, SIDE),
     );
-    let root_mean_square = |math| -> BackendResult<f64> {
-        let product = product(backend, &desc.with_math(math), &a, &b)?;
+    let product = |math| product(backend, &desc.with_math(math), &a, &b);
+    let root_mean_square = |product: &[f32]| -> f64 {
         let squares = product.iter().zip(&truth).map(|(&got, &want)| (f64::from(got) - want).powi(2));
-        Ok((squares.sum::<f64>() / truth.len() as f64).sqrt())
+        (squares.sum::<f64>() / truth.len() as f64).sqrt()
     };
-    let (plain, emulated) = (root_mean_square(MathMode::Standard)?, root_mean_square(MathMode::EmulatedF32)?);
+    let plain = product(MathMode::Standard)?;
+    // By itself, so small a product isn't made of parts.
+    backend.force_matmul(Some("cooperative/64x64x64"))?;
+    let emulated = product(MathMode::EmulatedF32);
+    backend.force_matmul(None)?;
+    let emulated = emulated?;
+    if emulated == plain {
+        return Err("the product of parts has the bits of that of f32".into());
+    }
+    let (plain, emulated) = (root_mean_square(&plain), root_mean_square(&emulated));
     println!("root mean square error: {plain:.3e} of f32, {emulated:.3e} emulated");
     if emulated <= 2.0 * plain {
         Ok(())

@@ -20,13 +20,13 @@
 // Eight elements of A or B are one vector of bits. As vectors of f16 they would be read in two parts, and
 // drivers keep them in twice the registers.
 //
-// needs: TC, ACTIVATION, SHIFTED, lib/matmul, one of the two for results, lib/shifted_vector, and what
-// lib/fragments needs
+// needs: TC, ACTIVATION, SHIFTED, lib/matmul, one of the two for results, lib/line_exponents or
+// lib/no_line_exponents, lib/shifted_vector, and what lib/fragments needs
 
 const UNIT: u32 = select(8u, 1u, SHIFTED == 1u);
 
 // The helper file that makes results binds C twice more, for writing vectors.
-const BINDING_C = 3u;
+const BINDING_C = 3u + EXPONENTS;
 
 fn tile_of(flat: u32) -> Tile {
   let place = tile_place(flat);

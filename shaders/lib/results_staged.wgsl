@@ -1,6 +1,6 @@
 // Results of gemm/cooperative by way of workgroup memory, a fragment of each part at a time.
 //
-// needs: TC, BINDING_C (of c), lib/matmul, lib/fragments, Tile
+// needs: TC, BINDING_C (of c), lib/matmul, lib/fragments, lib/line_exponents or lib/no_line_exponents, Tile
 
 @group(0) @binding(BINDING_C + 1u) var<storage, read_write> c2: array<vec2<TC>>;
 @group(0) @binding(BINDING_C + 2u) var<storage, read_write> c4: array<vec4<TC>>;
@@ -44,8 +44,9 @@ fn write_aligned(tile: Tile, corner: vec2<u32>, sums: u32, lane: u32) {
   let at = tile.c + place.x * params.c_ld + place.y;
   let below = at + FRAGMENT / 2u * params.c_ld;
   let first = sums + inner.x * STRIDE_C + inner.y;
-  let upper = four_sums(first);
-  let lower = four_sums(first + FRAGMENT / 2u * STRIDE_C);
+  let upper = unscaled_four(four_sums(first), place.x, place.y, 4u);
+  let lower =
+    unscaled_four(four_sums(first + FRAGMENT / 2u * STRIDE_C), place.x + FRAGMENT / 2u, place.y, 4u);
   let v = vec4<TC>(finish_four(upper, place.x, place.y, at, 4u));
   let w = vec4<TC>(finish_four(lower, place.x + FRAGMENT / 2u, place.y, below, 4u));
   c4[at / 4u] = v;
@@ -73,8 +74,8 @@ fn shifted(tile: Tile, corner: vec2<u32>, sums: u32, lane: u32) -> Shifted {
   let i = inner.y / 4u;
   let column_one = select(i, FRAGMENT - 4u + i, i >= before);
   let from_row = sums + inner.x * STRIDE_C;
-  let four = four_sums(from_row + column);
-  let one = sh_c[from_row + column_one];
+  let four = unscaled_four(four_sums(from_row + column), row, corner.y + column, 4u);
+  let one = unscaled(sh_c[from_row + column_one], row, corner.y + column_one);
   return Shifted(
     start + column,
     vec4<TC>(finish_four(four, row, corner.y + column, start + column, 4u)),
@@ -91,7 +92,7 @@ fn write_shifted(v: Shifted) {
 }
 
 // What C has of a fragment, whose sums may be shared.
-fn write_some(tile: Tile, corner: vec2<u32>, sums: u32, sharer: u32) {
+fn write_some(tile: Tile, corner: vec2<u32>, from_sums: u32, sharer: u32) {
   const ACROSS = FRAGMENT / 4u;
   const FOURS = FRAGMENT * ACROSS;
   const ROUNDS = (FOURS + SHARERS - 1u) / SHARERS;
@@ -99,7 +100,7 @@ fn write_some(tile: Tile, corner: vec2<u32>, sums: u32, sharer: u32) {
   var fours: array<vec4<f32>, ROUNDS>;
   for (var r = 0u; r < ROUNDS; r++) {
     let i = min(r * SHARERS + sharer, FOURS - 1u);
-    let first = sums + i / ACROSS * STRIDE_C + i % ACROSS * 4u;
+    let first = from_sums + i / ACROSS * STRIDE_C + i % ACROSS * 4u;
     fours[r] =
       vec4<f32>(shared_sum(first), shared_sum(first + 1u), shared_sum(first + 2u), shared_sum(first + 3u));
   }
@@ -110,7 +111,8 @@ fn write_some(tile: Tile, corner: vec2<u32>, sums: u32, sharer: u32) {
     let count = select(0u, min(max(params.n, place.y) - place.y, 4u), inside);
     if count > 0u {
       let at = tile.c + place.x * params.c_ld + place.y;
-      let v = vec4<TC>(finish_four(fours[r], place.x, place.y, at, count));
+      let sums = unscaled_four(fours[r], place.x, place.y, count);
+      let v = vec4<TC>(finish_four(sums, place.x, place.y, at, count));
       if aligned {
         c4[at / 4u] = v;
       } else {

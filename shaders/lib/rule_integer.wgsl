@@ -32,6 +32,14 @@ fn join(a: State, b: State) -> State {
   }
 }
 
+fn join_in_order(a: State, b: State) -> State {
+  return join(a, b);
+}
+
+fn of_lane(state: State, lane: u32) -> State {
+  return state;
+}
+
 fn store(i: u32, state: State) {
   y[i] = Y(state);
 }

@@ -10,6 +10,14 @@ fn take(x: f32, index: u32) -> State {
   return State(x, 1.0);
 }
 
+fn join_in_order(a: State, b: State) -> State {
+  return join(a, b);
+}
+
+fn of_lane(state: State, lane: u32) -> State {
+  return state;
+}
+
 // The logarithm, which a reduction can go on with, or the state for those who need its parts.
 fn store(i: u32, state: State) {
   let m = state.x;

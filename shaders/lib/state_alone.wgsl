@@ -8,8 +8,9 @@ fn none() -> States {
   return States(start());
 }
 
+// The numbers of `b` come behind those of `a`.
 fn joined(a: States, b: States) -> States {
-  return States(join(a[0], b[0]));
+  return States(join_in_order(a[0], b[0]));
 }
 
 fn joined_lanes(a: States) -> State {

@@ -4,7 +4,7 @@ alias V = State;
 const WIDTH = 1u;
 const IN_WORDS = 0u;
 
-fn states(v: V, index: u32, step: u32) -> States {
+fn states(v: V, index: u32) -> States {
   return States(v);
 }
 

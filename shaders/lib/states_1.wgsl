@@ -4,7 +4,7 @@
 
 const IN_WORDS = 0u;
 
-fn states(v: V, index: u32, step: u32) -> States {
+fn states(v: V, index: u32) -> States {
   return States(take(unpack(v)[0], index));
 }
 

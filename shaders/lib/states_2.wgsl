@@ -10,11 +10,10 @@ fn none() -> States {
   return States(state, state);
 }
 
-// The state of each number of a word. `index` is the first one's among all that are reduced, and `step` the
-// difference to the next.
-fn states(v: V, index: u32, step: u32) -> States {
+// The state of each number of a word, whose first one has this index.
+fn states(v: V, index: u32) -> States {
   let numbers = unpack(v);
-  return States(take(numbers[0], index), take(numbers[1], index + step));
+  return States(take(numbers[0], index), take(numbers[1], index));
 }
 
 // `total` with one half of a word.
@@ -24,12 +23,14 @@ fn with_edge(total: States, v: V, half: u32, index: u32) -> States {
   return States(join(total[0], take(number, index)), total[1]);
 }
 
+// The numbers of `b` come behind those of `a`.
 fn joined(a: States, b: States) -> States {
-  return States(join(a[0], b[0]), join(a[1], b[1]));
+  return States(join_in_order(a[0], b[0]), join_in_order(a[1], b[1]));
 }
 
+// Where the numbers of a vector are neighbours in one output.
 fn joined_lanes(a: States) -> State {
-  return join(a[0], a[1]);
+  return join(a[0], of_lane(a[1], 1u));
 }
 
 fn lane_of(a: States, l: u32) -> State {

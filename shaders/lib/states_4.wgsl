@@ -10,27 +10,33 @@ fn none() -> States {
   return States(state, state, state, state);
 }
 
-// The state of each number of a vector. `index` is the first one's among all that are reduced, and `step` the
-// difference to the next.
-fn states(v: V, index: u32, step: u32) -> States {
+// The state of each number of a vector, whose first one has this index.
+fn states(v: V, index: u32) -> States {
   let numbers = unpack(v);
   return States(
     take(numbers[0], index),
-    take(numbers[1], index + step),
-    take(numbers[2], index + 2u * step),
-    take(numbers[3], index + 3u * step),
+    take(numbers[1], index),
+    take(numbers[2], index),
+    take(numbers[3], index),
   );
 }
 
+// The numbers of `b` come behind those of `a`.
 fn joined(a: States, b: States) -> States {
-  return States(join(a[0], b[0]), join(a[1], b[1]), join(a[2], b[2]), join(a[3], b[3]));
+  return States(
+    join_in_order(a[0], b[0]),
+    join_in_order(a[1], b[1]),
+    join_in_order(a[2], b[2]),
+    join_in_order(a[3], b[3]),
+  );
 }
 
+// Where the numbers of a vector are neighbours in one output.
 fn joined_lanes(a: States) -> State {
   var state = a[0];
-  state = join(state, a[1]);
-  state = join(state, a[2]);
-  state = join(state, a[3]);
+  state = join(state, of_lane(a[1], 1u));
+  state = join(state, of_lane(a[2], 2u));
+  state = join(state, of_lane(a[3], 3u));
   return state;
 }
 

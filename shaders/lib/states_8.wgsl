@@ -10,44 +10,45 @@ fn none() -> States {
   return States(state, state, state, state, state, state, state, state);
 }
 
-// The state of each number of a vector. `index` is the first one's among all that are reduced, and `step` the
-// difference to the next.
-fn states(v: V, index: u32, step: u32) -> States {
+// The state of each number of a vector, whose first one has this index.
+fn states(v: V, index: u32) -> States {
   let numbers = unpack(v);
   return States(
     take(numbers[0], index),
-    take(numbers[1], index + step),
-    take(numbers[2], index + 2u * step),
-    take(numbers[3], index + 3u * step),
-    take(numbers[4], index + 4u * step),
-    take(numbers[5], index + 5u * step),
-    take(numbers[6], index + 6u * step),
-    take(numbers[7], index + 7u * step),
+    take(numbers[1], index),
+    take(numbers[2], index),
+    take(numbers[3], index),
+    take(numbers[4], index),
+    take(numbers[5], index),
+    take(numbers[6], index),
+    take(numbers[7], index),
   );
 }
 
+// The numbers of `b` come behind those of `a`.
 fn joined(a: States, b: States) -> States {
   return States(
-    join(a[0], b[0]),
-    join(a[1], b[1]),
-    join(a[2], b[2]),
-    join(a[3], b[3]),
-    join(a[4], b[4]),
-    join(a[5], b[5]),
-    join(a[6], b[6]),
-    join(a[7], b[7]),
+    join_in_order(a[0], b[0]),
+    join_in_order(a[1], b[1]),
+    join_in_order(a[2], b[2]),
+    join_in_order(a[3], b[3]),
+    join_in_order(a[4], b[4]),
+    join_in_order(a[5], b[5]),
+    join_in_order(a[6], b[6]),
+    join_in_order(a[7], b[7]),
   );
 }
 
+// Where the numbers of a vector are neighbours in one output.
 fn joined_lanes(a: States) -> State {
   var state = a[0];
-  state = join(state, a[1]);
-  state = join(state, a[2]);
-  state = join(state, a[3]);
-  state = join(state, a[4]);
-  state = join(state, a[5]);
-  state = join(state, a[6]);
-  state = join(state, a[7]);
+  state = join(state, of_lane(a[1], 1u));
+  state = join(state, of_lane(a[2], 2u));
+  state = join(state, of_lane(a[3], 3u));
+  state = join(state, of_lane(a[4], 4u));
+  state = join(state, of_lane(a[5], 5u));
+  state = join(state, of_lane(a[6], 6u));
+  state = join(state, of_lane(a[7], 7u));
   return state;
 }
 

@@ -51,12 +51,10 @@ fn step_to(r: u32) -> u32 {
 // elements before the first vector.
 fn reduce_slice(base: u32, skip: u32, first: u32, count: u32, rank: u32) -> States {
   let row_group = params.row_group;
-  // Between the indices of neighbouring lanes.
-  let step = select(0u, 1u, params.stride == 1u);
   let scale = select(1u, WIDTH, params.stride == 1u);
-  // Over one loop, as most are, every vector lies as far from the last.
-  // A driver that is told so arranges the loop over vectors of eight worse.
-  let straight = (ONE_LOOP == 1u && WIDTH < 8u) || params.length <= params.loops[5].x;
+  // Over one loop, as most are, every vector lies as far from the last. Where a driver is told so by ONE_LOOP, it arranges
+  // the loads of long rows worse.
+  let straight = params.length <= params.loops[5].x;
   let ahead = params.loops[5].y * row_group;
   var total = none();
   var i = rank;
@@ -82,10 +80,10 @@ fn reduce_slice(base: u32, skip: u32, first: u32, count: u32, rank: u32) -> Stat
         c = x[base + step_to(r + 2u * row_group)];
         d = x[base + step_to(r + 3u * row_group)];
       }
-      run = joined(run, states(a, r * scale + skip, step));
-      run = joined(run, states(b, (r + row_group) * scale + skip, step));
-      run = joined(run, states(c, (r + 2u * row_group) * scale + skip, step));
-      run = joined(run, states(d, (r + 3u * row_group) * scale + skip, step));
+      run = joined(run, states(a, r * scale + skip));
+      run = joined(run, states(b, (r + row_group) * scale + skip));
+      run = joined(run, states(c, (r + 2u * row_group) * scale + skip));
+      run = joined(run, states(d, (r + 3u * row_group) * scale + skip));
       i += AHEAD * row_group;
     }
     // The last elements, fewer than AHEAD: the first is read in place of those behind the end.
@@ -95,12 +93,12 @@ fn reduce_slice(base: u32, skip: u32, first: u32, count: u32, rank: u32) -> Stat
       let a = x[base + step_to(r)];
       let b = x[base + step_to(select(r, r + row_group, left > row_group))];
       let c = x[base + step_to(select(r, r + 2u * row_group, left > 2u * row_group))];
-      run = joined(run, states(a, r * scale + skip, step));
+      run = joined(run, states(a, r * scale + skip));
       if left > row_group {
-        run = joined(run, states(b, (r + row_group) * scale + skip, step));
+        run = joined(run, states(b, (r + row_group) * scale + skip));
       }
       if left > 2u * row_group {
-        run = joined(run, states(c, (r + 2u * row_group) * scale + skip, step));
+        run = joined(run, states(c, (r + 2u * row_group) * scale + skip));
       }
       i = stop;
     }

@@ -128,11 +128,11 @@ op_enum! {
     MathMode {
         /// Products of the numbers themselves, summed in f32.
         Standard = "standard",
-        /// Of f32 products: where the device has tensor cores for f16, each operand may be split into two f16 parts, of which
-        /// the three largest products are added in f32. Each row of A and column of B is scaled by a power of
-        /// two first, so every exponent is served. The error of a result is at most (2⁻²⁰ + k · 2⁻²³) times
-        /// the sum of its products' magnitudes, and k · 2⁻³⁸ of the largest magnitude of A's row times that
-        /// of B's column. An infinity or a NaN makes its whole row or column of C NaN. Elsewhere as
+        /// Of f32 products: where the device has tensor cores for f16 and a product is large, each operand may be split
+        /// into two f16 parts, of which the three largest products are added in f32. Each row of A and column of B is
+        /// scaled by a power of two first, so every exponent is served. The error of a result is at most
+        /// (2⁻²⁰ + k · 2⁻²³) times the sum of its products' magnitudes, and k · 2⁻³⁸ of the largest magnitude of A's
+        /// row times that of B's column. An infinity or a NaN makes its whole row or column of C NaN. Elsewhere as
         /// [`Standard`](Self::Standard).
         EmulatedF32 = "emulated_f32",
         /// Of products with quantised weights: the activations of A may be rounded to 8 bits, as

@@ -23,6 +23,9 @@ pub(crate) mod h200 {
     /// Nanoseconds of a launch and of waiting for the one before.
     pub(crate) const DEPENDENT_LAUNCH: usize = 4000;
 
+    /// [`DEPENDENT_LAUNCH`] of a kernel of few loads.
+    pub(crate) const SHORT_LAUNCH: usize = 2500;
+
     /// Nanoseconds of writing and reading so many partial sums, `rate` of them in a nanosecond on all of an H200, by
     /// a device of so many compute units: each unit has its share of the memory's speed.
     pub(crate) fn partial_sums(count: usize, rate: usize, compute_units: usize) -> usize {

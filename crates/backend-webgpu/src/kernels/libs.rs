@@ -137,6 +137,11 @@ libs! {
     /// How products on cooperative matrices write their results: by way of workgroup memory, or from registers.
     RESULTS_STAGED = "results_staged" needs [MATMUL, FRAGMENTS],
     RESULTS_IN_REGISTERS = "results_in_registers" needs [FRAGMENTS, FRAGMENT_ELEMENTS, SHIFTED_VECTOR],
+    /// f32 numbers as two parts of f16.
+    F16_PARTS = "f16_parts" needs [SPECIAL],
+    /// Sums of products of operands whose lines were scaled, or weren't.
+    LINE_EXPONENTS = "line_exponents",
+    NO_LINE_EXPONENTS = "no_line_exponents",
     /// Elements across two vectors.
     SHIFTED_VECTOR = "shifted_vector",
     /// The core of matrix products.

@@ -80,7 +80,9 @@ pub(super) fn exponentials(
     let reduction = Reduction { ctx, op, rule, dtype };
     let mut plan = ReducePlan::new(dtype, &window, loops, rule);
     plan.pack_outputs();
-    let (parts, outputs) = (plan.slices(), plan.loops.outputs);
+    let (slices, outputs) = (plan.slices(), plan.loops.outputs);
+    // Longer parts take less than a launch that joins more of them.
+    let parts = if slices <= 4 * MAX_PARTS { plan.at_most(slices.min(MAX_PARTS)) } else { slices };
     let scratch = |parts: usize| -> BackendResult<Window> {
         let bytes = parts * outputs * rule.partial_numbers() * to.size();
         Ok(ctx.output(&ctx.scratch(op, bytes)?, to))

@@ -19,7 +19,7 @@ const AHEAD: usize = 4;
 /// Workgroups that keep a large device busy; more of them only have more to begin and to end.
 const BUSY: usize = 512;
 /// Loads of an invocation from which on a reduction is worth being cut.
-const CUT_SHARE: usize = 16;
+const CUT_SHARE: usize = 32;
 /// Elements of a row from which on words of two are read rather than elements.
 const LEAST_IN_WORDS: usize = 2048;
 /// Loads of an invocation beyond which runs of runs would lose accuracy.
@@ -158,9 +158,14 @@ impl ReducePlan {
     pub(super) fn slices(&self) -> usize {
         let row_groups = self.row_groups();
         let share = row_groups.share(self.loads());
-        let wanted = (BUSY / row_groups.groups(self.outputs()).max(1)).min(share / CUT_SHARE);
-        let slices = wanted.max(share.div_ceil(MAX_SHARE)).clamp(1, MAX_GROUPS as usize);
-        // No slice is empty.
+        let busy = BUSY / row_groups.groups(self.outputs()).max(1);
+        // The second launch costs the same for few slices as for many, in which each invocation has all of its loads on their way.
+        let wanted = if share < CUT_SHARE { 1 } else { busy.min(share / AHEAD) };
+        self.at_most(wanted.max(share.div_ceil(MAX_SHARE)).clamp(1, MAX_GROUPS as usize))
+    }
+
+    /// So many slices, or as many fewer as would be empty.
+    pub(super) fn at_most(&self, slices: usize) -> usize {
         self.loads().div_ceil(self.loads().div_ceil(slices).max(1)).max(1)
     }
 

@@ -201,13 +201,22 @@ fn repeated(op: ReduceOp) -> Case {
     })
 }
 
-/// The best number several times, in different lanes, members of a row group and slices; NaN, and zeros of
-/// both signs.
+/// The best number several times, in different lanes, members of a row group and slices; NaN, zeros of both signs, and
+/// nothing but the worst number that there is.
 fn ties() -> Vec<Case> {
     let mut cases = Vec::new();
     for op in [ReduceOp::ArgMax, ReduceOp::ArgMin] {
         for dtype in [DType::F32, DType::F16, DType::I32, DType::U32] {
+            let worst = match (op, dtype) {
+                (ReduceOp::ArgMax, DType::I32) => f64::from(i32::MIN),
+                (ReduceOp::ArgMax, DType::U32) => 0.0,
+                (ReduceOp::ArgMax, _) => f64::NEG_INFINITY,
+                (_, DType::I32) => f64::from(i32::MAX),
+                (_, DType::U32) => f64::from(u32::MAX),
+                _ => f64::INFINITY,
+            };
             for (name, fill, best) in [
+                ("worst", worst, worst),
                 ("equal", 3.0, 3.0),
                 ("several", 3.0, if op == ReduceOp::ArgMax { 5.0 } else { 1.0 }),
                 ("zeros", 0.0, -0.0),

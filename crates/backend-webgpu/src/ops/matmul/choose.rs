@@ -10,7 +10,7 @@ use super::pack::Prep;
 use super::plan::{Candidate, Plan, Problem};
 use super::shapes::Direct;
 use super::strategy::{self, Strategy};
-use super::{KernelOverride, Windows, cooperative, edges};
+use super::{KernelOverride, Windows, cooperative, edges, emulated, tiled};
 use crate::ops::op_context::OpContext;
 
 /// A plan that was chosen by its cost.
@@ -27,7 +27,7 @@ impl Plan {
     pub(super) fn choose(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Self {
         let asked = ctx.state.matmul_override.get();
         let known = asked.or_else(|| ctx.state.tuning.get(desc, windows));
-        Self::emulated(ctx, desc, asked)
+        Self::emulated(&Problem { ctx, desc, windows }, asked)
             .or_else(|| Self::overridden(ctx, desc, windows, known?))
             .unwrap_or_else(|| Self::cached_or_by_cost(&Problem { ctx, desc, windows }))
     }
@@ -90,7 +90,8 @@ impl Plan {
     }
 
     /// An f32 product on tensor cores, if that is allowed and worth it.
-    fn emulated(ctx: &OpContext, desc: &MatmulDesc, asked: Option<KernelOverride>) -> Option<Self> {
+    fn emulated(problem: &Problem<'_>, asked: Option<KernelOverride>) -> Option<Self> {
+        let &Problem { ctx, desc, .. } = problem;
         if cfg!(target_family = "wasm")
             || desc.math != MathMode::EmulatedF32
             || desc.batch != 1
@@ -103,7 +104,16 @@ impl Plan {
             Some(KernelOverride { kernel: kernel @ Kernel::Cooperative(_), strategy, .. }) => {
                 Self::new(ctx, &parts, kernel, strategy.splits())?.aligned([Prep::AsIs; 2])
             }
-            _ => cooperative::in_cheapest_tile(ctx, &parts, [Prep::AsIs; 2])?.0,
+            _ => {
+                let (plan, time) = cooperative::in_cheapest_tile(ctx, &parts, [Prep::AsIs; 2])?;
+                // Partial sums take longer than the estimate, which is for short ones.
+                let time = if plan.splits() > 1 { time.saturating_mul(5) / 4 } else { time };
+                let time = emulated::time(desc, time, problem.compute_units());
+                if asked.is_none() && time >= tiled::time(problem)? {
+                    return None;
+                }
+                plan
+            }
         };
         Self { strategy: Strategy::Emulated(plan.splits()), ..plan }.verified(ctx)
     }

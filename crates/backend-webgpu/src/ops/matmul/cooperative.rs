@@ -1,19 +1,20 @@
 //! gemm/cooperative: products on tensor cores, and the tiles for them.
 
-use backend_api::DType;
 use backend_api::desc::MatmulDesc;
+use backend_api::{BackendResult, DType};
 
 use super::cost::{Cost, Estimate, cheapest};
 use super::kernel::{Family, GemmKernel, Kernel, Signature, TYPES, signatures};
 use super::pack::Prep;
 use super::plan::{Candidate, Plan, Problem};
-use super::{Params, Windows, activation_libs, edges, fragments, pack};
+use super::{Call, Params, Product, Windows, activation_libs, edges, fragments, pack, params};
 use crate::device::{Gpu, h200};
 use crate::kernels::libs::{
-    ACTIVATE, ACTIVATE_HALF, FRAGMENT_ELEMENTS, RESULTS_IN_REGISTERS, RESULTS_STAGED,
+    ACTIVATE, ACTIVATE_HALF, FRAGMENT_ELEMENTS, LINE_EXPONENTS, NO_LINE_EXPONENTS, RESULTS_IN_REGISTERS,
+    RESULTS_STAGED,
 };
 use crate::kernels::{KernelSource, Lib, Variant, constants, kernel, native};
-use crate::ops::op_context::OpContext;
+use crate::ops::op_context::{OpContext, linear_grid};
 use crate::ops::shared::IS_NATIVE;
 use crate::ops::shared::cooperative_tile::{CooperativeConstants, CooperativeTile};
 use crate::ops::shared::tensor_cores::FRAGMENT;
@@ -21,7 +22,15 @@ use crate::recorder::Window;
 
 constants! { struct Constants { tile: CooperativeConstants, in_registers: bool, shifted: bool } }
 
-static COOPERATIVE: KernelSource = KernelSource {
+static COOPERATIVE: KernelSource = SOURCE;
+
+/// Of operands whose lines across k were scaled.
+static UNSCALING: KernelSource = KernelSource {
+    reads: &["a: vec4<u32>", "b: vec4<u32>", "bias: TC", "row_exponents: i32", "column_exponents: i32"],
+    ..SOURCE
+};
+
+const SOURCE: KernelSource = KernelSource {
     unrolled: native(fragments::product),
     cooperative: true,
     subgroups: true,
@@ -109,7 +118,13 @@ impl Family for CooperativeTile {
             [false, true].map(|element_access| Signature { element_access, ..signature })
         });
         let tiles = |signature: Signature| Self::all().filter(move |tile| tile.reads(signature.trans[0]));
-        both_forms.flat_map(|signature| tiles(signature).map(move |tile| tile.variant(&signature))).collect()
+        let unscaling =
+            signatures(&[[DType::F16, DType::F16, DType::F32]]).filter(|signature| signature.vectors);
+        let unscaling = unscaling
+            .flat_map(|signature| tiles(signature).map(move |tile| tile.unscaling_variant(&signature)));
+        let variants =
+            both_forms.flat_map(|signature| tiles(signature).map(move |tile| tile.variant(&signature)));
+        variants.chain(unscaling).collect()
     }
 }
 
@@ -271,12 +286,44 @@ impl GemmKernel for CooperativeTile {
     fn variant(&self, signature: &Signature) -> Variant {
         let &Signature { dtypes, element_access, .. } = signature;
         let in_registers = element_access && self.rolls_loops() && dtypes[2] == DType::F16;
+        self.variant_of(&COOPERATIVE, signature, in_registers).with_libs(result_libs(dtypes[2], in_registers))
+    }
+}
+
+impl CooperativeTile {
+    fn variant_of(
+        &self,
+        source: &'static KernelSource,
+        signature: &Signature,
+        in_registers: bool,
+    ) -> Variant {
         let tile = self.constants(signature.trans, signature.activation);
         let constants = Constants { tile, in_registers, shifted: !signature.vectors };
-        let variant =
-            Variant::new(&COOPERATIVE, dtypes, constants).with_libs(result_libs(dtypes[2], in_registers));
+        let variant = Variant::new(source, signature.dtypes, constants);
         if self.rolls_loops() { variant.with_rolled_loops() } else { variant }
     }
+
+    /// The variant for operands whose lines across k were scaled by powers of two, into f32.
+    pub(super) fn unscaling_variant(&self, signature: &Signature) -> Variant {
+        // No browser has tensor cores, and a page needn't load the text.
+        let libs: &[Lib] = if IS_NATIVE { &[ACTIVATE, LINE_EXPONENTS, RESULTS_STAGED] } else { &[ACTIVATE] };
+        self.variant_of(&UNSCALING, signature, false).with_libs(libs)
+    }
+}
+
+/// Multiplies operands whose lines across k were scaled by powers of two, and undoes that with the exponents of the
+/// rows of A and the columns of B.
+pub(super) fn launch_unscaling(
+    call: Call<'_>,
+    tile: CooperativeTile,
+    signature: &Signature,
+    [rows, columns]: [&Window; 2],
+) -> BackendResult<()> {
+    let Call { ctx, op, desc, windows: Windows { a, b, bias, c } } = call;
+    let params = params(op, &Product::whole(desc), call.windows, [tile.m, tile.n])?;
+    let grid = linear_grid(op, params.sizes.tiles as usize)?;
+    let inputs = [a, b, bias, rows, columns, c, c];
+    ctx.launch(op, &tile.unscaling_variant(signature), &inputs, c, &params, grid)
 }
 
 /// How results of this type are made, which a page needn't load.
@@ -285,9 +332,9 @@ fn result_libs(dtype: DType, in_registers: bool) -> &'static [Lib] {
         return activation_libs(dtype);
     }
     match (dtype, in_registers) {
-        (DType::F16, true) => &[ACTIVATE_HALF, FRAGMENT_ELEMENTS, RESULTS_IN_REGISTERS],
-        (DType::F16, false) => &[ACTIVATE_HALF, RESULTS_STAGED],
-        _ => &[ACTIVATE, RESULTS_STAGED],
+        (DType::F16, true) => &[ACTIVATE_HALF, FRAGMENT_ELEMENTS, NO_LINE_EXPONENTS, RESULTS_IN_REGISTERS],
+        (DType::F16, false) => &[ACTIVATE_HALF, NO_LINE_EXPONENTS, RESULTS_STAGED],
+        _ => &[ACTIVATE, NO_LINE_EXPONENTS, RESULTS_STAGED],
     }
 }
 

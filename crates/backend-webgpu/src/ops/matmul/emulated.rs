@@ -10,37 +10,35 @@ use backend_api::desc::{MatmulDesc, Matrix};
 use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType};
 
+use super::kernel::Kernel;
 use super::plan::Plan;
 use super::split::{self, Partial};
 use super::strategy::{PARTS, STEP};
-use super::{Call, Windows, stride};
+use super::{Call, Windows, cooperative, stride};
+use crate::device::h200;
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::ops::op_context::{OpContext, dim, invocation_grid, linear_grid};
 use crate::recorder::Window;
 
-constants! { struct ExponentsConstants { rows: bool } }
-constants! { struct SplitConstants { right: bool, k_down: bool } }
+constants! { struct SplitConstants { right: bool } }
 
 static EXPONENTS: KernelSource = kernel!(
-    "gemm/exponents", libs: [GRID],
-    types: [], constants: ExponentsConstants, params: ExponentsParams,
+    "gemm/exponents", libs: [GRID, F16_PARTS],
+    types: [], constants: [], params: SplitParams,
     reads: ["source: f32"], writes: ["exponents: i32"],
 );
 
-static SPLIT_F16: KernelSource = kernel!(
-    "gemm/split_f16", libs: [GRID, SPECIAL],
+static SPLIT_COLUMNS: KernelSource = kernel!(
+    "gemm/split_columns", libs: [GRID, F16_PARTS],
     types: [], constants: SplitConstants, params: SplitParams,
     reads: ["source: f32", "exponents: i32"], writes: ["parts: u32"],
 );
 
-params! {
-    struct ExponentsParams {
-        rows: u32,
-        columns: u32,
-        offset: u32,
-        ld: u32,
-    }
-}
+static SPLIT_ROWS: KernelSource = kernel!(
+    "gemm/split_rows", libs: [GRID, F16_PARTS],
+    types: [], constants: SplitConstants, params: SplitParams,
+    reads: ["source: f32"], writes: ["exponents: i32", "parts: u32"],
+);
 
 params! {
     struct SplitParams {
@@ -56,15 +54,26 @@ params! {
 }
 
 /// Columns whose exponents a workgroup finds at once.
-const WIDTH: usize = 16;
+const COLUMNS: usize = 16;
+
+/// Rows that a workgroup splits.
+const ROWS: usize = 8;
 
 pub(super) fn variants() -> Vec<Variant> {
-    let flags = [false, true];
-    let split_f16 = flags
-        .into_iter()
-        .flat_map(|right| flags.map(|k_down| Variant::new(&SPLIT_F16, [], SplitConstants { right, k_down })));
-    let exponents = flags.map(|rows| Variant::new(&EXPONENTS, [], ExponentsConstants { rows }));
-    exponents.into_iter().chain(split_f16).collect()
+    let split = |source| [false, true].map(|right| Variant::new(source, [], SplitConstants { right }));
+    let exponents = Variant::new(&EXPONENTS, [], []);
+    [exponents].into_iter().chain(split(&SPLIT_COLUMNS)).chain(split(&SPLIT_ROWS)).collect()
+}
+
+/// The nanoseconds that a product is estimated to take whose parts are multiplied in so many.
+pub(super) fn time(desc: &MatmulDesc, product: usize, compute_units: usize) -> usize {
+    // Elements of operands that are split in a nanosecond, each read twice and written as three of f16.
+    const RATE: usize = 250;
+    // At most two launches for each operand.
+    const LAUNCHES: usize = 4 * h200::SHORT_LAUNCH;
+    let &MatmulDesc { m, n, k, .. } = desc;
+    let elements = m.saturating_add(n).saturating_mul(k);
+    h200::partial_sums(elements, RATE, compute_units).saturating_add(LAUNCHES).saturating_add(product)
 }
 
 /// An operand in parts, and the exponents of its lines.
@@ -78,13 +87,20 @@ struct SplitOperand {
 pub(super) fn run(call: Call<'_>, plan: &Plan) -> BackendResult<()> {
     let Call { ctx, op, desc, windows } = call;
     let k = desc.k.next_multiple_of(STEP);
-    let a = split_f16(ctx, op, StoredOperand::left(desc, &windows.a), k)?;
-    let b = split_f16(ctx, op, StoredOperand::right(desc, &windows.b), k)?;
+    let a = split(ctx, op, StoredOperand::left(desc, &windows.a), k)?;
+    let b = split(ctx, op, StoredOperand::right(desc, &windows.b), k)?;
     let mut parts = *desc;
     (parts.a, parts.b, parts.k) = (a.matrix, b.matrix, PARTS * k);
     let part_windows = Windows { a: a.parts, b: b.parts, ..windows.clone() };
-    let partial = Partial::make(Call { desc: &parts, windows: &part_windows, ..call }, plan)?;
-    split::combine(call, plan, &partial, Some([&a.exponents, &b.exponents]))
+    let of_parts = Call { desc: &parts, windows: &part_windows, ..call };
+    let exponents = [&a.exponents, &b.exponents];
+    if let Kernel::Cooperative(tile) = plan.kernel
+        && plan.splits() == 1
+    {
+        return cooperative::launch_unscaling(of_parts, tile, &plan.signature, exponents);
+    }
+    let partial = Partial::make(of_parts, plan)?;
+    split::combine(call, plan, &partial, Some(exponents))
 }
 
 /// An operand as it is stored.
@@ -111,15 +127,16 @@ impl<'a> StoredOperand<'a> {
     }
 }
 
-fn split_f16(
+fn split(
     ctx: &OpContext,
     op: &'static str,
     operand: StoredOperand<'_>,
     k: usize,
 ) -> BackendResult<SplitOperand> {
     let StoredOperand { window, matrix, rows, columns, k_down, right } = operand;
-    let exponents = exponents(ctx, op, &operand)?;
-    let (rows_out, columns_out) = if k_down { (k, columns) } else { (rows, k) };
+    let (lines, rows_out, columns_out) = if k_down { (columns, k, columns) } else { (rows, rows, k) };
+    let exponents = checked_product(op, "scratch", &[lines, size_of::<i32>()])?;
+    let exponents = ctx.output(&ctx.scratch(op, exponents)?, DType::I32);
     let row = columns_out.next_multiple_of(8);
     let size = checked_product(op, "scratch", &[PARTS, rows_out, row])?;
     let bytes = checked_product(op, "scratch", &[size, DType::F16.size()])?;
@@ -132,26 +149,18 @@ fn split_f16(
         rows_out: dim(op, "rows", rows_out)?,
         pairs: dim(op, "columns", row / 2)?,
     };
-    let grid = invocation_grid(op, rows_out * row / 2)?;
-    let variant = Variant::new(&SPLIT_F16, [], SplitConstants { right, k_down });
-    ctx.launch(op, &variant, &[window, &exponents], &parts, &params, grid)?;
+    let constants = SplitConstants { right };
+    if k_down {
+        let grid = linear_grid(op, columns.div_ceil(COLUMNS))?;
+        ctx.launch(op, &Variant::new(&EXPONENTS, [], []), &[window], &exponents, &params, grid)?;
+        let grid = invocation_grid(op, rows_out * row / 2)?;
+        let variant = Variant::new(&SPLIT_COLUMNS, [], constants);
+        ctx.launch(op, &variant, &[window, &exponents], &parts, &params, grid)?;
+    } else {
+        let (variant, grid) =
+            (Variant::new(&SPLIT_ROWS, [], constants), linear_grid(op, rows.div_ceil(ROWS))?);
+        ctx.launch(op, &variant, &[window, &exponents], &parts, &params, grid)?;
+    }
     let ld = if k_down { row } else { PARTS * row };
     Ok(SplitOperand { matrix: Matrix::new(0, DType::F16, ld), parts, exponents })
-}
-
-/// The exponents of the operand's lines across k.
-fn exponents(ctx: &OpContext, op: &'static str, operand: &StoredOperand<'_>) -> BackendResult<Window> {
-    let &StoredOperand { window, matrix, rows, columns, k_down, .. } = operand;
-    let (lines, groups) = if k_down { (columns, columns.div_ceil(WIDTH)) } else { (rows, rows) };
-    let bytes = checked_product(op, "scratch", &[lines, size_of::<i32>()])?;
-    let exponents = ctx.output(&ctx.scratch(op, bytes)?, DType::I32);
-    let params = ExponentsParams {
-        rows: dim(op, "rows", rows)?,
-        columns: dim(op, "columns", columns)?,
-        offset: window.offset,
-        ld: stride(op, "ld", matrix.ld, rows)?,
-    };
-    let variant = Variant::new(&EXPONENTS, [], ExponentsConstants { rows: !k_down });
-    ctx.launch(op, &variant, &[window], &exponents, &params, linear_grid(op, groups)?)?;
-    Ok(exponents)
 }

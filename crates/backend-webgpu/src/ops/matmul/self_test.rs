@@ -5,9 +5,11 @@
 use backend_api::desc::{MatmulDesc, Matrix};
 use backend_api::{Activation, BackendResult, BackendTranspose};
 
-use super::kernel::Signature;
+use super::kernel::{Kernel, Signature};
 use super::plan::Plan;
+use super::strategy::Strategy;
 use super::{Product, Windows, params};
+use crate::kernels::Variant;
 use crate::ops::op_context::{OpContext, linear_grid};
 use crate::ops::shared::self_test::{OP, SelfTest, compare, numbers};
 
@@ -31,7 +33,14 @@ impl Plan {
 fn passes(ctx: &OpContext, plan: &Plan) -> bool {
     let identity = Signature { activation: Activation::Identity, ..plan.signature };
     let plan = if plan.splits() > 1 { plan.partial() } else { Plan { signature: identity, ..*plan } };
-    ctx.is_right(&plan.implementation().variant(&plan.signature), || check(ctx, &plan))
+    ctx.is_right(&variant(&plan), || check(ctx, &plan))
+}
+
+fn variant(plan: &Plan) -> Variant {
+    match (plan.kernel, plan.strategy) {
+        (Kernel::Cooperative(tile), Strategy::Emulated(_)) => tile.unscaling_variant(&plan.signature),
+        _ => plan.implementation().variant(&plan.signature),
+    }
 }
 
 /// Multiplies two small matrices and compares the product with the host's.
@@ -39,6 +48,9 @@ fn check(ctx: &OpContext, plan: &Plan) -> BackendResult<()> {
     let problem = Problem::new(plan);
     compare(&problem.run(ctx, plan)?, &problem.product())
 }
+
+/// The binding of the bias, behind which those of exponents are.
+const BIAS: usize = 2;
 
 /// A product of more than one tile and more than two steps, none of them whole.
 struct Problem {
@@ -87,9 +99,17 @@ impl Problem {
             params = params.transposed();
         }
         let mut bound = kernel.inputs(&windows);
+        // A's rows doubled and B's columns halved, as it were, where the kernel undoes that.
+        let exponents = if let Strategy::Emulated(_) = plan.strategy {
+            let mut lines = |exponent: i32| test.integers(&vec![exponent; self.desc.m.max(self.desc.n)]);
+            vec![lines(13)?, lines(15)?]
+        } else {
+            Vec::new()
+        };
+        bound.splice(BIAS + 1..BIAS + 1, exponents.iter());
         bound.push(&windows.c);
         let grid = linear_grid(OP, params.sizes.tiles as usize)?;
-        test.launch(&kernel.variant(&plan.signature), &bound, &params, grid)?;
+        test.launch(&variant(plan), &bound, &params, grid)?;
         test.whole_numbers(results)
     }
 
@@ -111,9 +131,7 @@ impl Problem {
 mod tests {
     use backend_api::DType;
 
-    use super::super::kernel::Kernel;
     use super::super::pack::Prep;
-    use super::super::strategy::Strategy;
     use super::*;
     use crate::ops::shared::self_test::WHOLE;
 

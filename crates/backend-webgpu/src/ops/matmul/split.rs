@@ -7,12 +7,13 @@ use backend_api::{Activation, BackendResult, DType};
 
 use super::plan::Plan;
 use super::strategy::length_and_count;
-use super::{Call, Params, Product, Windows, activation_libs, launch, params};
-use crate::kernels::{KernelSource, Variant, constants, kernel};
+use super::{Call, Params, Product, Windows, launch, params};
+use crate::kernels::libs::{ACTIVATE, ACTIVATE_HALF, LINE_EXPONENTS, NO_LINE_EXPONENTS};
+use crate::kernels::{KernelSource, Lib, Variant, constants, kernel};
 use crate::ops::op_context::{OpContext, invocation_grid};
 use crate::recorder::Window;
 
-constants! { struct Constants { activation: Activation, scaled: bool } }
+constants! { struct Constants { activation: Activation } }
 
 static COMBINE: KernelSource = kernel!(
     "gemm/combine", libs: [GRID, MATMUL],
@@ -21,7 +22,12 @@ static COMBINE: KernelSource = kernel!(
 );
 
 fn variant(dtype: DType, activation: Activation, scaled: bool) -> Variant {
-    Variant::new(&COMBINE, [dtype], Constants { activation, scaled }).with_libs(activation_libs(dtype))
+    let libs: &[Lib] = match (dtype, scaled) {
+        (DType::F16, _) => &[ACTIVATE_HALF, NO_LINE_EXPONENTS],
+        (_, false) => &[ACTIVATE, NO_LINE_EXPONENTS],
+        (_, true) => &[ACTIVATE, LINE_EXPONENTS],
+    };
+    Variant::new(&COMBINE, [dtype], Constants { activation }).with_libs(libs)
 }
 
 pub(super) fn variants() -> Vec<Variant> {

@@ -3,7 +3,7 @@
 use backend_api::Activation;
 use backend_api::desc::MatmulDesc;
 
-use super::cost::{Cost, cheapest};
+use super::cost::{Cost, Estimate, cheapest};
 use super::kernel::{Family, GemmKernel, Kernel, Signature, TYPES, signatures};
 use super::layout::reads_as_vectors;
 use super::plan::{Candidate, Plan, Problem, is_long};
@@ -46,22 +46,37 @@ impl Family for Tile {
 }
 
 fn in_cheapest_tile(problem: &Problem<'_>) -> Option<Candidate> {
+    let &Problem { desc, windows, .. } = problem;
+    let fastest = fastest(problem)?;
+    let cost = Cost::Registers(fastest.time);
+    let candidate = problem.candidate(Kernel::Tiled(fastest.tile), fastest.splits, cost)?;
+    Some(Candidate { plan: candidate.plan.packing_if_long(desc, windows), ..candidate })
+}
+
+/// The nanoseconds that a product of more rows and columns than other kernels take is estimated to take; `None` for one of
+/// fewer, or if the device has no room for a tile.
+pub(super) fn time(problem: &Problem<'_>) -> Option<usize> {
+    const FEW: usize = 32;
+    let is_large = problem.desc.m.min(problem.desc.n) > FEW;
+    if is_large { fastest(problem).map(|fastest| fastest.time) } else { None }
+}
+
+fn fastest(problem: &Problem<'_>) -> Option<Estimate<Tile>> {
     let &Problem { ctx, desc, windows } = problem;
     let compute_units = problem.compute_units();
-    // Slices pay where there are too few tiles for the device: an H200 takes 6.0 µs for 256³ instead of 8.4.
-    let is_sliced_well = |tile: Tile| tile.count(desc.m, desc.n).saturating_mul(desc.batch) <= compute_units;
+    // Slices pay where there are few tiles for the device: an H200 takes 6.0 µs for 256³ instead of 8.4, 13.8 for 512³
+    // instead of 16.5.
+    let is_sliced_well =
+        |tile: Tile| tile.count(desc.m, desc.n).saturating_mul(desc.batch) <= 3 * compute_units;
     let tiles = Tile::shapes()
         .filter(|tile| tile.fits(&ctx.gpu().limits))
         .filter(|&tile| tile != Tile::SLICED || is_sliced_well(tile));
     let vectors = reads_as_vectors(desc, windows, 4) || is_long(desc);
-    let fastest = cheapest(desc, tiles, (combining, compute_units), |tile, sizes| {
+    cheapest(desc, tiles, (combining, compute_units), |tile, sizes| {
         let time = tile.time(sizes, compute_units);
         // Element by element, few workgroups on a compute unit don't hide the loads of a step.
         if !vectors && tile.m >= 64 { (time / 2).saturating_mul(3) } else { time }
-    })?;
-    let cost = Cost::Registers(fastest.time);
-    let candidate = problem.candidate(Kernel::Tiled(fastest.tile), fastest.splits, cost)?;
-    Some(Candidate { plan: candidate.plan.packing_if_long(desc, windows), ..candidate })
+    })
 }
 
 /// The nanoseconds of a launch and of partial sums, 250 in each.

@@ -56,6 +56,12 @@ impl<'a> SelfTest<'a> {
         Ok(self.ctx.output(&slice, DType::F16))
     }
 
+    /// Integers of i32.
+    pub(in crate::ops) fn integers(&mut self, numbers: &[i32]) -> BackendResult<Window> {
+        let slice = self.upload(bytemuck::cast_slice(numbers))?;
+        Ok(self.ctx.output(&slice, DType::I32))
+    }
+
     /// A buffer with these bytes, outside of the pool, whose buffers may still be in use by work that is
     /// recorded and not submitted.
     pub(in crate::ops) fn upload(&mut self, bytes: &[u8]) -> BackendResult<DeviceSlice> {

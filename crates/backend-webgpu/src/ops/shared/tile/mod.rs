@@ -49,7 +49,7 @@ impl Tile {
     ];
 
     /// The tile whose steps are sliced, for products of few tiles.
-    pub(in crate::ops) const SLICED: Self = Self::new([32, 32, 64], [4, 4], 1200, 1950);
+    pub(in crate::ops) const SLICED: Self = Self::new([32, 32, 64], [4, 4], 1200, 1400).with_last(600);
 
     /// Values of k of a slice at most.
     const SLICE: usize = 32;
