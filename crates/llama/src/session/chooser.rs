@@ -140,6 +140,16 @@ pub(super) fn most_probable(
     reduce_rows(backend, ReduceOp::ArgMax, logits, shape, tokens)
 }
 
+/// The largest logit of each row: NaN if there is one.
+pub(super) fn largest(
+    backend: &dyn ComputeBackend,
+    logits: &Buffer,
+    shape: [usize; 2],
+    output: &Buffer,
+) -> BackendResult<()> {
+    reduce_rows(backend, ReduceOp::Max, logits, shape, output)
+}
+
 /// A number for each row of logits.
 fn reduce_rows(
     backend: &dyn ComputeBackend,
@@ -159,18 +169,8 @@ pub(super) fn log_sums(
     shape: [usize; 2],
 ) -> BackendResult<Buffer> {
     let sums = Buffer::of(backend, DType::F32, &[shape[0]])?;
-    write_log_sums(backend.as_ref(), logits, shape, &sums)?;
+    reduce_rows(backend.as_ref(), ReduceOp::LogSumExp, logits, shape, &sums)?;
     Ok(sums)
-}
-
-/// [`log_sums`] into a buffer.
-pub(super) fn write_log_sums(
-    backend: &dyn ComputeBackend,
-    logits: &Buffer,
-    shape: [usize; 2],
-    sums: &Buffer,
-) -> BackendResult<()> {
-    reduce_rows(backend, ReduceOp::LogSumExp, logits, shape, sums)
 }
 
 /// Refuses numbers of which one isn't finite.

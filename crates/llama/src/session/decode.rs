@@ -1,9 +1,9 @@
 //! Decoding: texts of neighbouring sequences that go on token by token, on the device.
 
+use backend_api::BackendResult;
 use backend_api::owned::Buffer;
-use backend_api::{BackendResult, DType};
 
-use super::chooser::{Choice, check_finite, write_log_sums};
+use super::chooser::{Choice, check_finite};
 use super::decoder::Decoder;
 use super::{Session, at_least_one};
 use crate::{Error, Result, Sampler};
@@ -103,9 +103,12 @@ impl Session {
     }
 
     fn make_pages(&mut self, sequence: usize, texts: &mut Texts) -> Result<()> {
-        while let Some((decoder, made, sums)) = self.replay_page(sequence, texts)? {
-            let made = made.iter().map(Buffer::to_vec).collect::<BackendResult<_>>()?;
-            check_finite(&sums.to_vec()?)?;
+        while let Some((decoder, buffers)) = self.replay_page(sequence, texts)? {
+            let mut made = Vec::with_capacity(buffers.len());
+            for [tokens, largest] in &buffers {
+                made.push(tokens.to_vec()?);
+                check_finite(&largest.to_vec()?)?;
+            }
             self.keep(sequence, decoder, texts, made);
         }
         Ok(())
@@ -118,24 +121,19 @@ impl Session {
     }
 
     async fn make_pages_async(&mut self, sequence: usize, texts: &mut Texts) -> Result<()> {
-        while let Some((decoder, buffers, sums)) = self.replay_page(sequence, texts)? {
+        while let Some((decoder, buffers)) = self.replay_page(sequence, texts)? {
             let mut made = Vec::with_capacity(buffers.len());
-            for buffer in &buffers {
-                made.push(buffer.to_vec_async().await?);
+            for [tokens, largest] in &buffers {
+                made.push(tokens.to_vec_async().await?);
+                check_finite(&largest.to_vec_async().await?)?;
             }
-            check_finite(&sums.to_vec_async().await?)?;
             self.keep(sequence, decoder, texts, made);
         }
         Ok(())
     }
 
-    /// Steps within a page; the tokens that they make are in the buffers, one for each sequence, and the
-    /// [`log_sums`](super::chooser::log_sums) of each step's logits in another. `None` if there are enough.
-    fn replay_page(
-        &mut self,
-        sequence: usize,
-        texts: &Texts,
-    ) -> Result<Option<(Decoder, Vec<Buffer>, Buffer)>> {
+    /// Steps within a page, and what they have [made](Decoder::made) of each sequence. `None` if there are enough.
+    fn replay_page(&mut self, sequence: usize, texts: &Texts) -> Result<Option<(Decoder, Vec<[Buffer; 2]>)>> {
         let Texts { left, drawn, .. } = *texts;
         let last = texts.last();
         self.check_decode(sequence, &last, left)?;
@@ -148,15 +146,11 @@ impl Session {
         let decoder = self.decoder(sequence, &last, texts.choice)?;
         let starts = self.place(&decoder, &last)?;
         decoder.place_texts(drawn, &texts.tokens, &self.lengths[sequence..])?;
-        let (backend, shape) = (self.model.backend(), [last.len(), self.model.config().vocabulary]);
-        let sums = Buffer::of(backend, DType::F32, &[steps, last.len()])?;
-        let row = last.len() * size_of::<f32>();
-        for step in 0..steps {
+        for _ in 0..steps {
             decoder.replay()?;
-            write_log_sums(backend.as_ref(), decoder.logits(), shape, &sums.view(step * row, row)?)?;
         }
         let made = starts.iter().map(|&start| decoder.made(start, steps)).collect::<BackendResult<_>>()?;
-        Ok(Some((decoder, made, sums)))
+        Ok(Some((decoder, made)))
     }
 
     /// Takes over what steps have made.

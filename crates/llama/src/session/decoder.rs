@@ -5,7 +5,7 @@ use backend_api::owned::{Buffer, Graph};
 use backend_api::{BackendResult, BinaryOp, CompareOp, ComputeBackend, DType, ScatterOp};
 
 use super::Session;
-use super::chooser::{Choice, Chooser, most_probable};
+use super::chooser::{Choice, Chooser, largest, most_probable};
 use crate::activations::Activations;
 use crate::cache::{Decode, Placement};
 use crate::layer::Pass;
@@ -28,7 +28,10 @@ pub(super) struct Decoder {
     normed: Buffer,
     /// `[3, slots]` of u32: positions, lengths and rows of pages, which a step adds 1 to.
     counters: Buffer,
-    /// For each row of the pages, the token that follows the one there: i32.
+    /// `[2, slots]`: the tokens of a step as u32, which become those that follow, and the largest logit of each as f32,
+    /// which isn't finite if one is NaN or +∞, or all are −∞.
+    chosen: Buffer,
+    /// `[2, page_len]`: for each row of the pages what was chosen in the step of the token there.
     history: Buffer,
     window: Option<Window>,
     chooser: Chooser,
@@ -88,8 +91,10 @@ impl Session {
         let counters = u32s(3 * slots)?;
         let bytes = slots * DType::U32.size();
         let counter = |i: usize| counters.view(i * bytes, bytes);
+        let chosen = u32s(2 * slots)?;
         let mut activations = model.activations(slots)?;
         activations.positions = counter(0)?;
+        activations.ids = chosen.view(0, bytes)?;
         let mut decoder = Decoder {
             key,
             graph: None,
@@ -107,7 +112,8 @@ impl Session {
             logits: Buffer::of(backend, DType::F32, &[slots, config.vocabulary])?,
             normed: Buffer::of(backend, model.dtype(), &[slots, config.hidden])?,
             counters,
-            history: u32s(page_len)?,
+            chosen,
+            history: u32s(2 * page_len)?,
             window,
             chooser: Chooser::new(backend, choice, slots)?,
         };
@@ -144,10 +150,11 @@ impl Decoder {
         &self.logits
     }
 
-    /// The tokens of so many steps from a place in the history on.
-    pub(super) fn made(&self, start: usize, steps: usize) -> BackendResult<Buffer> {
+    /// The tokens of so many steps from a place in the history on, and the largest logit of each.
+    pub(super) fn made(&self, start: usize, steps: usize) -> BackendResult<[Buffer; 2]> {
         let bytes = |count: usize| count * size_of::<u32>();
-        self.history.view(bytes(start), bytes(steps))
+        let part = |i: usize| self.history.view(bytes(i * self.decode.page_len + start), bytes(steps));
+        Ok([part(0)?, part(1)?])
     }
 
     /// Uploads what a choice at random needs of texts whose last tokens go to the positions `lengths`.
@@ -167,7 +174,7 @@ impl Decoder {
         let vocabulary = pass.config.vocabulary;
         let logits = Rows::packed(&self.logits, DType::F32, vocabulary);
         model.logits(pass, slots, [&a.x, &self.normed], logits)?;
-        let shape = [slots, vocabulary];
+        let (shape, bytes) = ([slots, vocabulary], slots * DType::F32.size());
         match &self.chooser {
             Chooser::Caller => return model.cap(backend, slots, logits),
             Chooser::Greedy => most_probable(backend, &self.logits, shape, &a.ids)?,
@@ -176,9 +183,11 @@ impl Decoder {
                 draw.record(backend, &self.logits, shape, [&a.ids, &a.positions])?;
             }
         }
+        largest(backend, &self.logits, shape, &self.chosen.view(bytes, bytes)?)?;
         let shape = IndexShape { rows: self.decode.page_len, columns: 1, count: slots };
-        let (history, rows, ids) = (self.history.ptr(), self.decode.page_rows.ptr(), a.ids.ptr());
-        backend.scatter(&ScatterDesc::new(ScatterOp::Assign, DType::U32, history, rows, ids, shape))?;
+        let (history, rows, chosen) = (self.history.ptr(), self.decode.page_rows.ptr(), self.chosen.ptr());
+        let assign = ScatterDesc::new(ScatterOp::Assign, DType::U32, history, rows, chosen, shape);
+        backend.scatter(&assign.with_outer(2))?;
         let shape = [3 * slots];
         let counters = TensorDesc::packed(self.counters.ptr(), DType::U32, &shape);
         backend.binary_ext(&BinaryDesc::new(BinaryOp::Add, counters, 1.0, counters))
