@@ -1,5 +1,8 @@
 //! Options of a session.
 
+#[cfg(doc)]
+use backend_api::MathMode;
+
 use crate::error::{Error, Result};
 
 /// The name by which sessions ask for the provider.
@@ -15,12 +18,14 @@ pub(crate) enum Scope {
     All,
 }
 
-/// The floating-point type in which models of f32 are computed.
+/// With what arithmetic models of f32 are computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Precision {
-    /// The model's.
+    /// f32; large matrix products may be made of products of f16 parts ([`MathMode::EmulatedF32`]).
     #[default]
     Model,
+    /// f32 alone.
+    Strict,
     /// f16, with sums of f32.
     F16,
 }
@@ -56,8 +61,11 @@ impl Options {
             }
             ("precision", "model") => self.precision = Precision::Model,
             ("precision", "f16") => self.precision = Precision::F16,
+            ("precision", "strict") => self.precision = Precision::Strict,
             ("precision", other) => {
-                return Err(Error::invalid(format!("the option precision is {other:?}, not model or f16")));
+                return Err(Error::invalid(format!(
+                    "the option precision is {other:?}, not model, strict or f16"
+                )));
             }
             (other, _) => {
                 return Err(Error::invalid(format!(
@@ -87,6 +95,8 @@ mod tests {
         );
         options.set("ep.context_enable", "1").unwrap();
         assert!(options.context);
+        options.set("ep.webgpucomputeexecutionprovider.precision", "strict").unwrap();
+        assert_eq!(options.precision, Precision::Strict);
         assert!(options.set("ep.webgpucomputeexecutionprovider.precision", "f8").is_err());
         assert!(options.set("ep.webgpucomputeexecutionprovider.claim", "some").is_err());
         assert!(options.set("ep.webgpucomputeexecutionprovider.selectr", "cpu").is_err());

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Once};
 
-use backend_api::ComputeBackend;
+use backend_api::{ComputeBackend, MathMode};
 
 use crate::capture::{self, Captures, Next};
 use crate::error::{Error, Result};
 use crate::fuse::{fold, fuse, merge, pack, unpack};
-use crate::model::{Graph, Name, Node};
+use crate::model::{Attribute, Graph, Name, Node};
 use crate::ops::{self, Call, Device, Run};
 use crate::profile::{Listeners, Profilers};
 use crate::tensor::Tensor;
@@ -99,6 +99,16 @@ impl Plan {
             profilers: Arc::default(),
             warmed_up: Once::new(),
         })
+    }
+
+    /// Lets matrix products of f32 be made of products of f16 parts.
+    pub(crate) fn emulate_f32(&mut self) {
+        for step in &mut self.steps {
+            if ops::takes_math(&step.node) {
+                let math = Attribute::Text(MathMode::EmulatedF32.name().to_owned());
+                step.node.attributes.insert("math".to_owned(), math);
+            }
+        }
     }
 
     /// What computes it.

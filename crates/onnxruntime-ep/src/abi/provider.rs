@@ -168,6 +168,9 @@ unsafe fn plan(provider: &Provider, graph: *const OrtGraph, fused: *const OrtNod
         }
     }
     let mut plan = Plan::new(graph, &provider.backend)?;
+    if provider.options.precision == Precision::Model {
+        plan.emulate_f32();
+    }
     plan.profilers = Arc::clone(&provider.profilers);
     provider.logger.info(&format!("{nodes} nodes in {} steps: {}", plan.steps.len(), plan.operators()));
     Ok(plan)

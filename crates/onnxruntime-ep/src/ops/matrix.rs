@@ -1,7 +1,7 @@
 //! Matrix products.
 
 use backend_api::desc::{Bias, BiasAxis, MatmulDesc, Matrix, QuantMatmulDesc, QuantMatrix};
-use backend_api::{Activation, BackendTranspose};
+use backend_api::{Activation, BackendTranspose, MathMode};
 
 use super::call::Call;
 use super::shape::broadcast;
@@ -100,6 +100,15 @@ pub(super) fn activation(call: &Call<'_>) -> Result<Activation> {
     })
 }
 
+/// The arithmetic that a session's precision has put into a node.
+fn math(call: &Call<'_>) -> MathMode {
+    if call.node.text("math") == MathMode::EmulatedF32.name() {
+        MathMode::EmulatedF32
+    } else {
+        MathMode::Standard
+    }
+}
+
 fn transpose(call: &Call<'_>, name: &str) -> BackendTranspose {
     if call.node.int(name, 0) == 0 { BackendTranspose::NoTrans } else { BackendTranspose::Trans }
 }
@@ -181,7 +190,8 @@ pub(super) fn product(
         .with_transpose(trans[0], trans[1])
         .with_batch(batch)
         .with_scale(epilogue.alpha, 0.0)
-        .with_activation(epilogue.activation);
+        .with_activation(epilogue.activation)
+        .with_math(math(call));
     if let Some(bias) = epilogue.bias {
         desc = desc.with_bias(Bias { ptr: d.sized(bias, n)?, axis: BiasAxis::Column });
     }
@@ -231,7 +241,8 @@ fn gemm(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let desc = MatmulDesc::new(m, n, k, matrix(a, a_columns)?, matrix(b, b_columns)?, matrix(&y, n)?)
         .with_transpose(trans[0], trans[1])
         .with_scale(alpha, beta)
-        .with_activation(activation(call)?);
+        .with_activation(activation(call)?)
+        .with_math(math(call));
     call.backend.matmul(&desc)?;
     Ok(vec![y])
 }

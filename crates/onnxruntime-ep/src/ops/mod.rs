@@ -155,6 +155,11 @@ pub(crate) fn find(node: &Node) -> Option<&'static Operator> {
     FAMILIES.iter().copied().flatten().find(|row| row.name == node.operator && row.domain == domain)
 }
 
+/// Whether the node makes a matrix product whose arithmetic its attribute `math` may name.
+pub(crate) fn takes_math(node: &Node) -> bool {
+    ["MatMul", "Gemm", "FusedMatMul"].contains(&node.operator.as_str())
+}
+
 /// Operators for which a device is worth its transfers.
 const HEAVY: [&str; 17] = [
     "MatMul",
