@@ -22,7 +22,7 @@ use libtest_mimic::{Failed, Trial};
 use suites::Sample;
 
 /// One in so many conformance cases runs, and at least one of an operation; `EVERY=1` runs them all.
-const EVERY: usize = 96;
+const EVERY: usize = 192;
 
 /// How often every operation is halved: up to eight parts.
 const HALVINGS: u32 = 3;

@@ -1,7 +1,7 @@
 //! Which cases run on which adapter.
 //!
 //! A GPU runs all of them. The CPU and software adapters have samples, always the same ones, which keeps a run of
-//! everything within CI's time on two cores: a fourth on the CPU, a 32nd on the first software adapter, lavapipe, and a 96th on
+//! everything within CI's time on two cores: a fourth on the CPU, a 48th on the first software adapter, lavapipe, and a 192nd on
 //! SwiftShader and OpenGL's llvmpipe, another part on each. Suites that run fewer cases than conformance choose from its sample: Mesa has
 //! their kernels in its cache by then, where it spent most of the time.
 
@@ -12,14 +12,14 @@ use conformance::{Case, hash_of_name, rarity};
 const VARIABLE: &str = "EVERY";
 
 /// One in so many cases runs on a software adapter: on the first, and on a further one.
-const CASES: [usize; 2] = [32, 96];
+const CASES: [usize; 2] = [48, 192];
 
 /// One in so many cases runs on the CPU.
 const CASES_ON_CPU: usize = 4;
 
 /// One in so many kernels is forced on a software adapter, where each takes its driver 5 to 10 s to compile: on the first, and on a
 /// further one.
-const KERNELS: [usize; 2] = [6, 24];
+const KERNELS: [usize; 2] = [8, 32];
 
 /// The sample of an adapter.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,7 @@ impl Sample {
         Self::on(device, 1, KERNELS)
     }
 
-    /// One in `usual` cases on every device: a part of what conformance runs there, as far as `usual` is a multiple of 96.
+    /// One in `usual` cases on every device: a part of what conformance runs there, as far as `usual` is a multiple of 192.
     ///
     /// # Errors
     /// What is wrong with the environment variable.

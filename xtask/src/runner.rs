@@ -59,15 +59,7 @@ const LONG: [&str; 17] = [
 
 /// Programs, and parts of them, that run on SwiftShader too, where everything takes longest and nothing is cached: what depends
 /// on a driver and its compiler most. The others have the adapters of Mesa. `EVERY` gives all of them SwiftShader.
-const WITH_SWIFTSHADER: [&str; 7] = [
-    "attention_kernels",
-    "conformance",
-    "conv_kernels",
-    "custom_kernels",
-    "faults --skip in_time",
-    "matmul_kernels",
-    "threads",
-];
+const WITH_SWIFTSHADER: [&str; 4] = ["conformance", "custom_kernels", "faults --skip in_time", "threads"];
 
 /// Programs that don't run on a software OpenGL, which compiles all of their kernels a second time: what they look at depends
 /// little on the driver, whose kernels conformance looks at. `EVERY` gives it to all of them.

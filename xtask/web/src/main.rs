@@ -44,7 +44,7 @@ struct WebArgs {
 #[derive(Debug, clap::Args)]
 struct TestArgs {
     /// Run one conformance case in so many of each operation
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 96)]
     every: usize,
     /// Run only the conformance cases whose path contains this, and nothing else
     #[arg(long, default_value = "")]
