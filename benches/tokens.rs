@@ -1,5 +1,5 @@
 //! What follows the logits of a language model, and what goes into its cache: top-k, sorting, sampling, the most probable
-//! token and the logarithm of the sum of exponentials, counters, and rows that are assigned by index.
+//! token, the largest logit and the logarithm of the sum of exponentials, counters, and rows that are assigned by index.
 //!
 //! `cargo bench --bench tokens`; `COMPUTE_BACKEND=webgpu:0` chooses a device.
 
@@ -26,7 +26,9 @@ fn main() {
         for (name, desc) in [("top_40", few), ("all", all)] {
             bench.measure("sample", name, dtype, vocabulary, |backend| backend.sample(&desc));
         }
-        for (name, op) in [("arg_max", ReduceOp::ArgMax), ("log_sum_exp", ReduceOp::LogSumExp)] {
+        for (name, op) in
+            [("arg_max", ReduceOp::ArgMax), ("max", ReduceOp::Max), ("log_sum_exp", ReduceOp::LogSumExp)]
+        {
             let shape = [1, vocabulary];
             let desc = ReduceDesc::new(op, TensorDesc::packed(logits, dtype, &shape), &[1], found);
             bench.measure("reduce", name, dtype, vocabulary, |backend| backend.reduce_ext(&desc));

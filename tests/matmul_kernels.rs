@@ -36,6 +36,7 @@ fn kernels(device: &Arc<Device>) -> Vec<Trial> {
     ];
     if forced::has_tensor_cores(&device.backend) {
         trials.push(device.trial("emulated", emulation_is_as_good_as_f32));
+        trials.push(device.trial("emulated lines", emulation_of_special_lines));
     }
     trials.extend(names.map(|kernel| device.trial(&kernel.clone(), move |backend| check(backend, &kernel))));
     trials
@@ -209,6 +210,56 @@ fn emulation_is_as_good_as_f32(backend: &WebGpuBackend) -> Result<(), Failed> {
     } else {
         Err(format!("{emulated:e} is more than twice {plain:e}").into())
     }
+}
+
+/// Rows and columns of zeros, of numbers near the ends of f32's range, and with an infinity or a NaN, of operands stored in
+/// both ways, in one piece and in several.
+fn emulation_of_special_lines(backend: &WebGpuBackend) -> Result<(), Failed> {
+    let (m, n, k) = (70, 72, 200);
+    let mut a: Vec<f32> = numbers(7, m * k);
+    let mut b: Vec<f32> = numbers(8, k * n);
+    for l in 0..k {
+        a[3 * k + l] = 0.0;
+        a[7 * k + l] *= 2f32.powi(100);
+        a[9 * k + l] *= 2f32.powi(-120);
+        b[l * n + 4] = 0.0;
+        b[l * n + 8] *= 2f32.powi(-100);
+    }
+    (a[5 * k + 11], b[17 * n + 6]) = (f32::INFINITY, f32::NAN);
+    let transposed = |of: &[f32], rows: usize, columns: usize| -> Vec<f32> {
+        (0..columns * rows).map(|at| of[at % rows * columns + at / rows]).collect()
+    };
+    let matrix = |columns| Matrix::new(0, DType::F32, columns);
+    let plain = MatmulDesc::new(m, n, k, matrix(k), matrix(n), matrix(n)).with_math(MathMode::EmulatedF32);
+    let mut turned = plain.with_transpose(BackendTranspose::Trans, BackendTranspose::Trans);
+    (turned.a.ld, turned.b.ld) = (m, k);
+    let (turned_a, turned_b) = (transposed(&a, m, k), transposed(&b, k, n));
+    for kernel in ["cooperative/64x64x64", "cooperative/64x64x64+split3"] {
+        for (desc, stored_a, stored_b) in [(&plain, &a, &b), (&turned, &turned_a, &turned_b)] {
+            backend.force_matmul(Some(kernel))?;
+            let product = product(backend, desc, stored_a, stored_b);
+            backend.force_matmul(None)?;
+            for (at, got) in product?.into_iter().enumerate() {
+                let (i, j) = (at / n, at % n);
+                let factors = (0..k).map(|l| [a[i * k + l], b[l * n + j]].map(f64::from));
+                let (mut sum, mut magnitudes, mut largest) = (0.0, 0.0, [0.0f64; 2]);
+                for [x, y] in factors {
+                    (sum, magnitudes) = (sum + x * y, magnitudes + (x * y).abs());
+                    largest = [largest[0].max(x.abs()), largest[1].max(y.abs())];
+                }
+                // As the mode's documentation states it, and what f32 can't tell from 0.
+                let bound = (2f64.powi(-20) + k as f64 * 2f64.powi(-23)) * magnitudes
+                    + k as f64 * 2f64.powi(-38) * largest[0] * largest[1]
+                    + f64::from(f32::MIN_POSITIVE);
+                let is_right =
+                    if i == 5 || j == 6 { got.is_nan() } else { (f64::from(got) - sum).abs() <= bound };
+                if !is_right {
+                    return Err(format!("{kernel}: ({i}, {j}) is {got:e}, not {sum:e} ± {bound:e}").into());
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A kernel for few rows is asked to copy its operands, of which no row is aligned.

@@ -1,7 +1,7 @@
 // The index of the largest or smallest element.
 //
 // A number is turned into a key that is larger the better it is, NaN being best, whatever its type. Equal
-// keys are decided by the index, so the order in which states are joined doesn't matter.
+// keys are decided by the index, so the order in which `join` gets states doesn't matter.
 //
 // needs: KIND, SMALLEST, PAIRS, params.length, y of u32
 

@@ -21,11 +21,11 @@ pub(crate) enum Scope {
 /// With what arithmetic models of f32 are computed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Precision {
-    /// f32; large matrix products may be made of products of f16 parts ([`MathMode::EmulatedF32`]).
+    /// The model's.
     #[default]
     Model,
-    /// f32 alone.
-    Strict,
+    /// f32, but large matrix products may be made of products of f16 parts ([`MathMode::EmulatedF32`]).
+    EmulatedF32,
     /// f16, with sums of f32.
     F16,
 }
@@ -61,10 +61,10 @@ impl Options {
             }
             ("precision", "model") => self.precision = Precision::Model,
             ("precision", "f16") => self.precision = Precision::F16,
-            ("precision", "strict") => self.precision = Precision::Strict,
+            ("precision", "emulated_f32") => self.precision = Precision::EmulatedF32,
             ("precision", other) => {
                 return Err(Error::invalid(format!(
-                    "the option precision is {other:?}, not model, strict or f16"
+                    "the option precision is {other:?}, not model, emulated_f32 or f16"
                 )));
             }
             (other, _) => {
@@ -95,8 +95,8 @@ mod tests {
         );
         options.set("ep.context_enable", "1").unwrap();
         assert!(options.context);
-        options.set("ep.webgpucomputeexecutionprovider.precision", "strict").unwrap();
-        assert_eq!(options.precision, Precision::Strict);
+        options.set("ep.webgpucomputeexecutionprovider.precision", "emulated_f32").unwrap();
+        assert_eq!(options.precision, Precision::EmulatedF32);
         assert!(options.set("ep.webgpucomputeexecutionprovider.precision", "f8").is_err());
         assert!(options.set("ep.webgpucomputeexecutionprovider.claim", "some").is_err());
         assert!(options.set("ep.webgpucomputeexecutionprovider.selectr", "cpu").is_err());

@@ -82,7 +82,8 @@ pub(super) fn exponentials(
     plan.pack_outputs();
     let (slices, outputs) = (plan.slices(), plan.loops.outputs);
     // Longer parts take less than a launch that joins more of them.
-    let parts = if slices <= 4 * MAX_PARTS { plan.at_most(slices.min(MAX_PARTS)) } else { slices };
+    let most = if slices <= 4 * MAX_PARTS { MAX_PARTS.max(plan.fewest_slices()) } else { slices };
+    let parts = plan.at_most(slices.min(most));
     let scratch = |parts: usize| -> BackendResult<Window> {
         let bytes = parts * outputs * rule.partial_numbers() * to.size();
         Ok(ctx.output(&ctx.scratch(op, bytes)?, to))

@@ -161,7 +161,12 @@ impl ReducePlan {
         let busy = BUSY / row_groups.groups(self.outputs()).max(1);
         // The second launch costs the same for few slices as for many, in which each invocation has all of its loads on their way.
         let wanted = if share < CUT_SHARE { 1 } else { busy.min(share / AHEAD) };
-        self.at_most(wanted.max(share.div_ceil(MAX_SHARE)).clamp(1, MAX_GROUPS as usize))
+        self.at_most(wanted.max(self.fewest_slices()).clamp(1, MAX_GROUPS as usize))
+    }
+
+    /// As many slices as keep the accuracy.
+    pub(super) fn fewest_slices(&self) -> usize {
+        self.row_groups().share(self.loads()).div_ceil(MAX_SHARE)
     }
 
     /// So many slices, or as many fewer as would be empty.

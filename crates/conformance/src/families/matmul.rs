@@ -166,8 +166,8 @@ fn long_sums() -> impl Iterator<Item = Product> {
     .into_iter()
 }
 
-/// f32 products that may be made of parts, of factors whose rows and columns differ by many orders of
-/// magnitude.
+/// f32 products that may be made of parts, of factors whose rows and columns differ by many orders of magnitude. They are
+/// so small that planners make them in f32; a suite that forces kernels has them made of parts.
 fn emulated() -> impl Iterator<Item = Product> {
     let rows = pairwise(&[4, 4, 3, 4, 2, 3, 3, 2], "emulated");
     rows.into_iter().map(|row| Product {

@@ -168,7 +168,7 @@ unsafe fn plan(provider: &Provider, graph: *const OrtGraph, fused: *const OrtNod
         }
     }
     let mut plan = Plan::new(graph, &provider.backend)?;
-    if provider.options.precision == Precision::Model {
+    if provider.options.precision == Precision::EmulatedF32 {
         plan.emulate_f32();
     }
     plan.profilers = Arc::clone(&provider.profilers);

@@ -96,6 +96,7 @@ impl Plan {
             || desc.math != MathMode::EmulatedF32
             || desc.batch != 1
             || desc.b.dtype != DType::F32
+            || !strategy::parts_fit(ctx.device.limits.max_bytes, desc)
         {
             return None;
         }
@@ -104,6 +105,8 @@ impl Plan {
             Some(KernelOverride { kernel: kernel @ Kernel::Cooperative(_), strategy, .. }) => {
                 Self::new(ctx, &parts, kernel, strategy.splits())?.aligned([Prep::AsIs; 2])
             }
+            // Short sums wait for C to be written, not for products.
+            None if desc.k < 2 * strategy::STEP => return None,
             _ => {
                 let (plan, time) = cooperative::in_cheapest_tile(ctx, &parts, [Prep::AsIs; 2])?;
                 // Partial sums take longer than the estimate, which is for short ones.

@@ -6,9 +6,10 @@ use super::strategy;
 
 /// What a candidate costs, from the least.
 ///
-/// Estimates of one model are nanoseconds. Those of two models can't be compared, nor can the time of a product that waits
-/// for memory be told from its tiles: the variants stand in the order in which kernels were measured to be faster wherever
-/// they are offered, so that a kernel offers a candidate only where it keeps to that.
+/// Estimates of one model are nanoseconds. Those of two models can't be compared (but for f32 products that may be
+/// emulated, where both are an H200's), nor can the time of a product that waits for memory be told from its tiles: the
+/// variants stand in the order in which kernels were measured to be faster wherever they are offered, so that a kernel
+/// offers a candidate only where it keeps to that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Cost {
     /// The time of reading one operand, or of writing C, once: what passes through workgroup memory decides.

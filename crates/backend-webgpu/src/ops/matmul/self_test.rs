@@ -52,8 +52,23 @@ fn check(ctx: &OpContext, plan: &Plan) -> BackendResult<()> {
 /// The binding of the bias, behind which those of exponents are.
 const BIAS: usize = 2;
 
+/// The exponent of lines that were not scaled, as shaders/lib/f16_parts.wgsl has it.
+const TOP: i32 = 14;
+
+/// The exponent of a row of A, as if it had been scaled.
+fn row_exponent(row: usize) -> i32 {
+    TOP + (row % 3) as i32
+}
+
+/// The exponent of a column of B, as if it had been scaled.
+fn column_exponent(column: usize) -> i32 {
+    TOP + 2 - (column % 3) as i32
+}
+
 /// A product of more than one tile and more than two steps, none of them whole.
 struct Problem {
+    /// Whether the kernel undoes a scaling of A's rows and B's columns.
+    is_unscaling: bool,
     desc: MatmulDesc,
     a: Vec<i32>,
     b: Vec<i32>,
@@ -76,6 +91,7 @@ impl Problem {
         let transposed = |yes| if yes { BackendTranspose::Trans } else { BackendTranspose::NoTrans };
         let (a_matrix, b_matrix) = (matrix(dtype_a, a.1), matrix(dtype_b, b.1));
         Self {
+            is_unscaling: matches!(plan.strategy, Strategy::Emulated(_)),
             desc: MatmulDesc::new(m, n, k, a_matrix, b_matrix, matrix(dtype_c, n + 4))
                 .with_transpose(transposed(trans_a), transposed(trans_b)),
             a: numbers(1, a.0 * a.1, k),
@@ -99,10 +115,11 @@ impl Problem {
             params = params.transposed();
         }
         let mut bound = kernel.inputs(&windows);
-        // A's rows doubled and B's columns halved, as it were, where the kernel undoes that.
-        let exponents = if let Strategy::Emulated(_) = plan.strategy {
-            let mut lines = |exponent: i32| test.integers(&vec![exponent; self.desc.m.max(self.desc.n)]);
-            vec![lines(13)?, lines(15)?]
+        let exponents = if self.is_unscaling {
+            let lines = self.desc.m.max(self.desc.n);
+            let mut of =
+                |exponent: fn(usize) -> i32| test.integers(&(0..lines).map(exponent).collect::<Vec<_>>());
+            vec![of(row_exponent)?, of(column_exponent)?]
         } else {
             Vec::new()
         };
@@ -123,7 +140,14 @@ impl Problem {
         let sum = |i, j| -> i32 {
             (0..k).map(|l| self.a[at(i, l, a_ld, trans_a)] * self.b[at(l, j, b_ld, trans_b)]).sum()
         };
-        (0..m).flat_map(|i| (0..c_ld).map(move |j| (i, j))).map(|(i, j)| (j < n).then(|| sum(i, j))).collect()
+        let scale = |i, j| match self.is_unscaling {
+            true => 1 << (row_exponent(i) + column_exponent(j) - 2 * TOP),
+            false => 1,
+        };
+        (0..m)
+            .flat_map(|i| (0..c_ld).map(move |j| (i, j)))
+            .map(|(i, j)| (j < n).then(|| sum(i, j) * scale(i, j)))
+            .collect()
     }
 }
 

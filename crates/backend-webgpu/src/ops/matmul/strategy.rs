@@ -57,11 +57,30 @@ pub(super) fn product_of_parts(desc: &MatmulDesc) -> MatmulDesc {
     parts
 }
 
+/// Whether the parts of each operand can be bound at once.
+pub(super) fn parts_fit(max_bytes: u64, &MatmulDesc { m, n, k, .. }: &MatmulDesc) -> bool {
+    let element = PARTS * DType::F16.size();
+    // Rows and columns are padded to whole vectors.
+    let most = m.max(n).next_multiple_of(8).saturating_mul(k.next_multiple_of(STEP));
+    most.saturating_mul(element) as u64 <= max_bytes
+}
+
 #[cfg(test)]
 mod tests {
     use backend_api::desc::Matrix;
 
     use super::*;
+
+    /// Parts take half as much again as an operand of f32.
+    #[test]
+    fn parts_can_be_bound() {
+        let matrix = |columns| Matrix::new(1, DType::F32, columns);
+        let desc = |m, n, k| MatmulDesc::new(m, n, k, matrix(k), matrix(n), matrix(n));
+        assert!(parts_fit(128 << 20, &desc(4096, 5456, 4096)));
+        assert!(!parts_fit(128 << 20, &desc(4096, 5462, 4096)));
+        assert!(!parts_fit(128 << 20, &desc(5462, 64, 4096)));
+        assert!(!parts_fit(u64::MAX >> 1, &desc(usize::MAX >> 8, 64, 4096)));
+    }
 
     /// With pieces of 320 of 9242, 32 splits are 29 matrices of 776×1653, which 128 MiB don't hold.
     #[test]
