@@ -169,7 +169,7 @@ impl ReducePlan {
         self.row_groups().share(self.loads()).div_ceil(MAX_SHARE)
     }
 
-    /// So many slices, or as many fewer as would be empty.
+    /// The slices, of at most so many, of which none is empty.
     pub(super) fn at_most(&self, slices: usize) -> usize {
         self.loads().div_ceil(self.loads().div_ceil(slices).max(1)).max(1)
     }
