@@ -18,7 +18,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use suites::{BackendUnderTest, Filter, Sample, backends, registry};
 
 /// One in how many conformance cases is run on an adapter.
-const EVERY: usize = 192;
+const EVERY: usize = 96;
 
 /// One in how many conformance cases is run on the CPU, whose graphs call the operations that conformance calls.
 const EVERY_ON_CPU: usize = 16;

@@ -46,7 +46,8 @@ impl Sample {
         Self::on(device, 1, KERNELS)
     }
 
-    /// One in `usual` cases on every device: a part of what conformance runs there, as far as `usual` is a multiple of 192.
+    /// One in `usual` cases on every device: a part of what conformance runs on lavapipe, as far as `usual` is a
+    /// multiple of 48.
     ///
     /// # Errors
     /// What is wrong with the environment variable.

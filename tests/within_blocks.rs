@@ -20,7 +20,7 @@ struct Share {
 }
 
 const IN_BLOCKS: Share = Share { every: 192, fewest: 60, run: Case::run_within };
-const ACROSS_BUFFERS: Share = Share { every: 384, fewest: 60, run: Case::run_within };
+const ACROSS_BUFFERS: Share = Share { every: 288, fewest: 60, run: Case::run_within };
 const REPLAYED: Share = Share { every: 384, fewest: 40, run: Case::run_replayed_within };
 
 /// How many failing cases are listed.
