@@ -159,7 +159,8 @@ impl ReducePlan {
         let row_groups = self.row_groups();
         let share = row_groups.share(self.loads());
         let busy = BUSY / row_groups.groups(self.outputs()).max(1);
-        // The second launch costs the same for few slices as for many, in which each invocation has all of its loads on their way.
+        // The second launch costs the same for few slices as for many, in which each invocation has all of its loads on
+        // their way.
         let wanted = if share < CUT_SHARE { 1 } else { busy.min(share / AHEAD) };
         self.at_most(wanted.max(self.fewest_slices()).clamp(1, MAX_GROUPS as usize))
     }
