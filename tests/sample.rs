@@ -19,7 +19,7 @@ const CASES_ON_CPU: usize = 4;
 
 /// One in so many kernels is forced on a software adapter, where each takes its driver 5 to 10 s to compile: on the first, and on a
 /// further one.
-const KERNELS: [usize; 2] = [8, 32];
+const KERNELS: [usize; 2] = [6, 24];
 
 /// The sample of an adapter.
 #[derive(Clone, Copy, Debug)]
