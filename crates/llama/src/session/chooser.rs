@@ -130,28 +130,9 @@ impl Draw {
     }
 }
 
-/// The most probable token of each row.
-pub(super) fn most_probable(
-    backend: &dyn ComputeBackend,
-    logits: &Buffer,
-    shape: [usize; 2],
-    tokens: &Buffer,
-) -> BackendResult<()> {
-    reduce_rows(backend, ReduceOp::ArgMax, logits, shape, tokens)
-}
-
-/// The largest logit of each row: NaN if there is one.
-pub(super) fn largest(
-    backend: &dyn ComputeBackend,
-    logits: &Buffer,
-    shape: [usize; 2],
-    output: &Buffer,
-) -> BackendResult<()> {
-    reduce_rows(backend, ReduceOp::Max, logits, shape, output)
-}
-
-/// A number for each row of logits.
-fn reduce_rows(
+/// A number for each row of logits: by `ArgMax` the most probable token, by `Max` the largest logit, which is NaN if there
+/// is one.
+pub(super) fn reduce_rows(
     backend: &dyn ComputeBackend,
     op: ReduceOp,
     logits: &Buffer,
@@ -217,7 +198,7 @@ impl Logits {
         let (tokens, shape) = (Buffer::of(backend, DType::U32, &[rows])?, [rows, vocabulary]);
         let sums = log_sums(backend, buffer, shape)?;
         if sampling.is_greedy() {
-            most_probable(backend.as_ref(), buffer, shape, &tokens)?;
+            reduce_rows(backend.as_ref(), ReduceOp::ArgMax, buffer, shape, &tokens)?;
             return Ok((tokens, sums));
         }
         let len = sampling.window();

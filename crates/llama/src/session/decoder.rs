@@ -2,10 +2,10 @@
 
 use backend_api::desc::{BinaryDesc, CompareDesc, IndexShape, ScatterDesc, TensorDesc, WhereDesc};
 use backend_api::owned::{Buffer, Graph};
-use backend_api::{BackendResult, BinaryOp, CompareOp, ComputeBackend, DType, ScatterOp};
+use backend_api::{BackendResult, BinaryOp, CompareOp, ComputeBackend, DType, ReduceOp, ScatterOp};
 
 use super::Session;
-use super::chooser::{Choice, Chooser, largest, most_probable};
+use super::chooser::{Choice, Chooser, reduce_rows};
 use crate::activations::Activations;
 use crate::cache::{Decode, Placement};
 use crate::layer::Pass;
@@ -177,13 +177,13 @@ impl Decoder {
         let (shape, bytes) = ([slots, vocabulary], slots * DType::F32.size());
         match &self.chooser {
             Chooser::Caller => return model.cap(backend, slots, logits),
-            Chooser::Greedy => most_probable(backend, &self.logits, shape, &a.ids)?,
+            Chooser::Greedy => reduce_rows(backend, ReduceOp::ArgMax, &self.logits, shape, &a.ids)?,
             Chooser::Sampled(draw) => {
                 model.cap(backend, slots, logits)?;
                 draw.record(backend, &self.logits, shape, [&a.ids, &a.positions])?;
             }
         }
-        largest(backend, &self.logits, shape, &self.chosen.view(bytes, bytes)?)?;
+        reduce_rows(backend, ReduceOp::Max, &self.logits, shape, &self.chosen.view(bytes, bytes)?)?;
         let shape = IndexShape { rows: self.decode.page_len, columns: 1, count: slots };
         let (history, rows, chosen) = (self.history.ptr(), self.decode.page_rows.ptr(), self.chosen.ptr());
         let assign = ScatterDesc::new(ScatterOp::Assign, DType::U32, history, rows, chosen, shape);

@@ -105,20 +105,25 @@ impl Plan {
             Some(KernelOverride { kernel: kernel @ Kernel::Cooperative(_), strategy, .. }) => {
                 Self::new(ctx, &parts, kernel, strategy.splits())?.aligned([Prep::AsIs; 2])
             }
-            // Short sums wait for C to be written, not for products.
-            None if desc.k < 2 * strategy::STEP => return None,
-            _ => {
-                let (plan, time) = cooperative::in_cheapest_tile(ctx, &parts, [Prep::AsIs; 2])?;
-                // Partial sums take longer than the estimate, which is for short ones.
-                let time = if plan.splits() > 1 { time.saturating_mul(5) / 4 } else { time };
-                let time = emulated::time(desc, time, problem.compute_units());
-                if asked.is_none() && time >= tiled::time(problem)? {
-                    return None;
-                }
-                plan
-            }
+            Some(_) => cooperative::in_cheapest_tile(ctx, &parts, [Prep::AsIs; 2])?.0,
+            None => Self::of_parts_if_faster(problem, &parts)?,
         };
         Self { strategy: Strategy::Emulated(plan.splits()), ..plan }.verified(ctx)
+    }
+
+    /// The plan for the product of the parts of f32 operands, if that is estimated to take less than the product in
+    /// registers.
+    fn of_parts_if_faster(problem: &Problem<'_>, parts: &MatmulDesc) -> Option<Self> {
+        let &Problem { ctx, desc, .. } = problem;
+        // Short sums wait for C to be written, not for products.
+        if desc.k < 2 * strategy::STEP {
+            return None;
+        }
+        let (plan, time) = cooperative::in_cheapest_tile(ctx, parts, [Prep::AsIs; 2])?;
+        // Partial sums take longer than the estimate, which is for short ones.
+        let time = if plan.splits() > 1 { time.saturating_mul(5) / 4 } else { time };
+        let time = emulated::time(desc, time, problem.compute_units());
+        (time < tiled::time(problem)?).then_some(plan)
     }
 }
 
