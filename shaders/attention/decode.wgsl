@@ -28,25 +28,6 @@ var<workgroup> sh_vectors: array<Rows, SUBGROUPS * PLACES * LANES>;
 var<workgroup> sh_references: array<Rows, SUBGROUPS>;
 var<workgroup> sh_totals: array<Rows, SUBGROUPS>;
 
-// A lane's elements of the slot's keys from `key` on; of those beyond the last, the last.
-fn fetch_keys(start: u32, batch: u32, key: u32, last: u32, left: u32) -> Four {
-  return Four(
-    load_key(start, batch, min(key, last), left),
-    load_key(start, batch, min(key + SLOTS, last), left),
-    load_key(start, batch, min(key + 2u * SLOTS, last), left),
-    load_key(start, batch, min(key + 3u * SLOTS, last), left),
-  );
-}
-
-fn fetch_values(start: u32, batch: u32, key: u32, last: u32, left: u32) -> Four {
-  return Four(
-    load_value(start, batch, min(key, last), left),
-    load_value(start, batch, min(key + SLOTS, last), left),
-    load_value(start, batch, min(key + 2u * SLOTS, last), left),
-    load_value(start, batch, min(key + 3u * SLOTS, last), left),
-  );
-}
-
 // Of two halves, the one that a lane is for, with its partner's part of it.
 fn halved(low: Rows, high: Rows, is_high: bool, distance: u32) -> Rows {
   return select(low, high, is_high) + subgroupShuffleXor(select(high, low, is_high), distance);
@@ -87,8 +68,8 @@ fn main(
   let left = head_dim() - column * WIDTH;
   let k_start = kv_step(tile.k) + kv_at(column * WIDTH);
   let v_start = kv_step(tile.v) + kv_at(column * WIDTH);
-  var keys = fetch_keys(k_start, tile.batch, tile.begin + slot, last, left);
-  var values = fetch_values(v_start, tile.batch, tile.begin + slot, last, left);
+  var keys = fetch_keys(k_start, tile.batch, tile.begin + slot, SLOTS, last, left);
+  var values = fetch_values(v_start, tile.batch, tile.begin + slot, SLOTS, last, left);
   let by = queries(tile, column * WIDTH, WIDTH);
 
   var out: Vector;
@@ -107,7 +88,7 @@ fn main(
     if lane >= used {
       own = Products();
     }
-    keys = fetch_keys(k_start, tile.batch, next + slot, last, left);
+    keys = fetch_keys(k_start, tile.batch, next + slot, SLOTS, last, left);
     let product = product_of_slot(own, lane);
     let score = scores(tile, key + turn * SLOTS + slot, end, is_plain && next <= end, product);
     var peak = max(score, subgroupShuffleXor(score, LANES / 4u));
@@ -125,7 +106,7 @@ fn main(
     out = added(out, values.b, subgroupShuffle(p, first_lane + LANES / 4u));
     out = added(out, values.c, subgroupShuffle(p, first_lane + LANES / 2u));
     out = added(out, values.d, subgroupShuffle(p, first_lane + 3u * LANES / 4u));
-    values = fetch_values(v_start, tile.batch, next + slot, last, left);
+    values = fetch_values(v_start, tile.batch, next + slot, SLOTS, last, left);
   }
 
   // The sums of a slot, then all of the subgroup's slots on one scale.

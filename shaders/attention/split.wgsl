@@ -41,25 +41,6 @@ fn lanes_of_slot() -> u32 {
   return lanes;
 }
 
-// A lane's elements of the slot's keys from `key` on; of those beyond the last, the last.
-fn fetch_keys(start: u32, batch: u32, key: u32, slots: u32, last: u32, left: u32) -> Four {
-  return Four(
-    load_key(start, batch, min(key, last), left),
-    load_key(start, batch, min(key + slots, last), left),
-    load_key(start, batch, min(key + 2u * slots, last), left),
-    load_key(start, batch, min(key + 3u * slots, last), left),
-  );
-}
-
-fn fetch_values(start: u32, batch: u32, key: u32, slots: u32, last: u32, left: u32) -> Four {
-  return Four(
-    load_value(start, batch, min(key, last), left),
-    load_value(start, batch, min(key + slots, last), left),
-    load_value(start, batch, min(key + 2u * slots, last), left),
-    load_value(start, batch, min(key + 3u * slots, last), left),
-  );
-}
-
 @compute @workgroup_size(THREADS)
 fn main(
   @builtin(workgroup_id) group: vec3<u32>,

@@ -1,7 +1,7 @@
 // A lane's elements of a sequence's keys and values, `start` being that of its head in what attention's readers count: 0
 // where a key's block isn't in the pool.
 //
-// needs: lib/attention_places, one of attention's readers
+// needs: lib/attention_places, lib/attention_rows, one of attention's readers
 
 fn load_key(start: u32, batch: u32, key: u32, left: u32) -> Fetched {
   if PAGED == 0u {
@@ -25,4 +25,24 @@ fn load_value(start: u32, batch: u32, key: u32, left: u32) -> Fetched {
     words = load_v(start + kv_step(at), left);
   }
   return words;
+}
+
+// A lane's elements of four keys of its slot, from `key` on, with those of the other `slots` between them; of those
+// beyond the last, the last.
+fn fetch_keys(start: u32, batch: u32, key: u32, slots: u32, last: u32, left: u32) -> Four {
+  return Four(
+    load_key(start, batch, min(key, last), left),
+    load_key(start, batch, min(key + slots, last), left),
+    load_key(start, batch, min(key + 2u * slots, last), left),
+    load_key(start, batch, min(key + 3u * slots, last), left),
+  );
+}
+
+fn fetch_values(start: u32, batch: u32, key: u32, slots: u32, last: u32, left: u32) -> Four {
+  return Four(
+    load_value(start, batch, min(key, last), left),
+    load_value(start, batch, min(key + slots, last), left),
+    load_value(start, batch, min(key + 2u * slots, last), left),
+    load_value(start, batch, min(key + 3u * slots, last), left),
+  );
 }
