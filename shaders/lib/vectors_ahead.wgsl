@@ -11,3 +11,12 @@ fn fetch(i: u32) -> V {
   }
   return x[params.x_offset + i];
 }
+
+// The vector `first` and those that follow it, each 256 behind the one before; of those beyond the last, the last.
+fn fetch_ahead(first: u32) -> array<V, AHEAD> {
+  var vectors: array<V, AHEAD>;
+  for (var j = 0u; j < AHEAD; j++) {
+    vectors[j] = fetch(min(first + j * 256u, params.vectors - 1u));
+  }
+  return vectors;
+}

@@ -8,10 +8,7 @@ alias A = f32;
 @compute @workgroup_size(256)
 fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let first = flat_group(workgroup.id, workgroup.count) * 256u * AHEAD + lane;
-  var vectors: array<V, AHEAD>;
-  for (var j = 0u; j < AHEAD; j++) {
-    vectors[j] = fetch(min(first + j * 256u, params.vectors - 1u));
-  }
+  var vectors = fetch_ahead(first);
   for (var j = 0u; j < AHEAD; j++) {
     let i = first + j * 256u;
     if i < params.vectors {

@@ -19,10 +19,7 @@ fn shift_and_scale(slice: u32) -> vec2<f32> {
 @compute @workgroup_size(256)
 fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let first = flat_group(workgroup.id, workgroup.count) * 256u * AHEAD + lane;
-  var vectors: array<V, AHEAD>;
-  for (var j = 0u; j < AHEAD; j++) {
-    vectors[j] = fetch(min(first + j * 256u, params.vectors - 1u));
-  }
+  var vectors = fetch_ahead(first);
   var known = 0xffffffffu;
   var numbers_of: array<vec2<f32>, WIDTH>;
   for (var j = 0u; j < AHEAD; j++) {
