@@ -5,14 +5,12 @@
 //
 // A workgroup takes 8 rows, each by 32 invocations, which read it twice: it is in the cache the second time.
 //
-// needs: RIGHT, lib/f16_parts
+// needs: RIGHT, lib/f16_parts, lib/line_largest
 
 const THREADS: u32 = 256u;
 // Invocations that share a row, and rows of a workgroup.
 const SHARERS: u32 = 32u;
 const ROWS: u32 = THREADS / SHARERS;
-
-var<workgroup> sh_largest: array<u32, THREADS>;
 
 fn element(row: u32, column: u32, exponent: i32) -> f32 {
   if column >= params.columns {
@@ -26,18 +24,7 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let row = flat_group(workgroup.id, workgroup.count) * ROWS + lane / SHARERS;
   let sharer = lane % SHARERS;
   let inside = row < params.rows;
-  let end = select(0u, params.columns, inside);
-  var largest = 0u;
-  for (var column = sharer; column < end; column += SHARERS) {
-    largest = max(largest, bitcast<u32>(source[params.offset + row * params.ld + column]) & 0x7fffffffu);
-  }
-  sh_largest[lane] = largest;
-  for (var half = SHARERS / 2u; half > 0u; half /= 2u) {
-    workgroupBarrier();
-    if sharer < half {
-      sh_largest[lane] = max(sh_largest[lane], sh_largest[lane + half]);
-    }
-  }
+  find_largest(lane, sharer, 1u, params.offset + row * params.ld, 1u, select(0u, params.columns, inside));
   workgroupBarrier();
   if !inside {
     return;

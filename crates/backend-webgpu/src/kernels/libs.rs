@@ -139,6 +139,8 @@ libs! {
     RESULTS_IN_REGISTERS = "results_in_registers" needs [FRAGMENTS, FRAGMENT_ELEMENTS, SHIFTED_VECTOR],
     /// f32 numbers as two parts of f16.
     F16_PARTS = "f16_parts" needs [SPECIAL],
+    /// The largest magnitudes of a matrix's lines.
+    LINE_LARGEST = "line_largest",
     /// Sums of products of operands whose lines were scaled, or weren't.
     LINE_EXPONENTS = "line_exponents",
     NO_LINE_EXPONENTS = "no_line_exponents",

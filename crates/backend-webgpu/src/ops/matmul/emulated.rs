@@ -23,7 +23,7 @@ use crate::recorder::Window;
 constants! { struct SplitConstants { right: bool } }
 
 static EXPONENTS: KernelSource = kernel!(
-    "gemm/exponents", libs: [GRID, F16_PARTS],
+    "gemm/exponents", libs: [GRID, F16_PARTS, LINE_LARGEST],
     types: [], constants: [], params: SplitParams,
     reads: ["source: f32"], writes: ["exponents: i32"],
 );
@@ -35,7 +35,7 @@ static SPLIT_COLUMNS: KernelSource = kernel!(
 );
 
 static SPLIT_ROWS: KernelSource = kernel!(
-    "gemm/split_rows", libs: [GRID, F16_PARTS],
+    "gemm/split_rows", libs: [GRID, F16_PARTS, LINE_LARGEST],
     types: [], constants: SplitConstants, params: SplitParams,
     reads: ["source: f32"], writes: ["exponents: i32", "parts: u32"],
 );
