@@ -76,19 +76,25 @@ impl<'a> Shared<'a> {
     }
 }
 
-impl Memory {
+/// A call of an operation: the memory that its handles name, and what errors name it.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    pub(crate) memory: &'a Memory,
+    pub(crate) op: &'static str,
+}
+
+impl Call<'_> {
     /// Checks the operands, then calls `work` with what each one reads, in order, and with the bytes of the
     /// one that is written. Does nothing when that one is empty.
     ///
     /// # Errors
     /// As [`check`].
     pub(crate) fn access<const N: usize>(
-        &self,
-        op: &'static str,
+        self,
         operands: &[Operand; N],
         work: impl FnOnce([Input<'_>; N], &mut [u8]),
     ) -> BackendResult<()> {
-        self.access_two(op, operands, |inputs, [output, _]| work(inputs, output))
+        self.access_two(operands, |inputs, [output, _]| work(inputs, output))
     }
 
     /// [`access`](Self::access) with the bytes of the first two outputs; none for a second that isn't there.
@@ -96,15 +102,18 @@ impl Memory {
     /// # Errors
     /// As [`check`].
     pub(crate) fn access_two<const N: usize>(
-        &self,
-        op: &'static str,
+        self,
         operands: &[Operand; N],
         work: impl FnOnce([Input<'_>; N], [&mut [u8]; 2]),
     ) -> BackendResult<()> {
-        let turn = self.turn();
-        let (places, claims) = self.resolve(op, operands)?;
+        let Self { memory, op } = self;
+        let turn = memory.turn();
+        let (places, claims) = self.resolve(operands)?;
         if turn.is_none() {
-            return operands.iter().filter(|operand| operand.bytes > 0).try_for_each(|it| self.hold(op, it));
+            return operands
+                .iter()
+                .filter(|operand| operand.bytes > 0)
+                .try_for_each(|it| memory.hold(op, it));
         }
         let mut written = (0..N).filter(|&i| operands[i].access == Access::Write);
         let written = [written.next(), written.next()];
@@ -158,12 +167,11 @@ impl Memory {
     /// # Errors
     /// As [`check`], and [`OutOfMemory`](BackendError::OutOfMemory).
     pub(crate) fn try_access<const N: usize>(
-        &self,
-        op: &'static str,
+        self,
         operands: &[Operand; N],
         work: impl FnOnce([Input<'_>; N], &mut [u8]) -> Result<(), NoRoom>,
     ) -> BackendResult<()> {
-        self.try_access_two(op, operands, |inputs, [output, _]| work(inputs, output))
+        self.try_access_two(operands, |inputs, [output, _]| work(inputs, output))
     }
 
     /// [`access_two`](Self::access_two) for work that may find no room, as of [`try_access`](Self::try_access).
@@ -171,14 +179,13 @@ impl Memory {
     /// # Errors
     /// As [`check`], and [`OutOfMemory`](BackendError::OutOfMemory).
     pub(crate) fn try_access_two<const N: usize>(
-        &self,
-        op: &'static str,
+        self,
         operands: &[Operand; N],
         work: impl FnOnce([Input<'_>; N], [&mut [u8]; 2]) -> Result<(), NoRoom>,
     ) -> BackendResult<()> {
         let mut outcome = Ok(());
-        self.access_two(op, operands, |inputs, outputs| outcome = work(inputs, outputs))?;
-        let in_use = || self.stats().in_use;
+        self.access_two(operands, |inputs, outputs| outcome = work(inputs, outputs))?;
+        let in_use = || self.memory.stats().in_use;
         outcome.map_err(|NoRoom { bytes }| BackendError::OutOfMemory { requested: bytes, in_use: in_use() })
     }
 
@@ -186,21 +193,17 @@ impl Memory {
     ///
     /// # Errors
     /// As [`check`].
-    pub(crate) fn check<const N: usize>(
-        &self,
-        op: &'static str,
-        operands: &[Operand; N],
-    ) -> BackendResult<()> {
-        self.look(|named| check(op, operands, |ptr| named(ptr).map(|named| named.region)))
+    pub(crate) fn check<const N: usize>(self, operands: &[Operand; N]) -> BackendResult<()> {
+        self.memory.look(|named| check(self.op, operands, |ptr| named(ptr).map(|named| named.region)))
     }
 
     /// Checks the operands and finds their memory, each allocation once and in the order of the keys.
     fn resolve<const N: usize>(
-        &self,
-        op: &'static str,
+        self,
         operands: &[Operand; N],
     ) -> BackendResult<([Option<Place>; N], Vec<Claim>)> {
-        self.look(|named| {
+        let op = self.op;
+        self.memory.look(|named| {
             check(op, operands, |ptr| named(ptr).map(|named| named.region))?;
             let mut places = [None; N];
             let mut claims: Vec<Claim> = Vec::with_capacity(N);
@@ -245,12 +248,13 @@ mod tests {
     #[test]
     fn inputs_before_after_in_and_apart_from_the_output() {
         let memory = Memory::new();
+        let call = Call { memory: &memory, op: "t" };
         let whole = memory.alloc(24).unwrap();
         let other = memory.alloc(4).unwrap();
         let bytes: Vec<u8> = (0..24).collect();
         let write = |ptr, bytes: &[u8]| {
             let all = [operand(ptr, bytes.len() / 4, Access::Write)];
-            memory.access("t", &all, |_, output| output.copy_from_slice(bytes)).unwrap();
+            call.access(&all, |_, output| output.copy_from_slice(bytes)).unwrap();
         };
         write(whole, &bytes);
         write(other, &[9; 4]);
@@ -272,6 +276,6 @@ mod tests {
             assert_eq!(bytes(4), Some(vec![9; 4]));
             assert_eq!(bytes(5), Some(vec![]));
         };
-        memory.access("t", &operands, check).unwrap();
+        call.access(&operands, check).unwrap();
     }
 }

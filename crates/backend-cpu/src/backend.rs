@@ -9,7 +9,7 @@ use backend_api::{
 };
 use parking_lot::Mutex;
 
-use crate::access::Input;
+use crate::access::{Call, Input};
 use crate::graph::Graph;
 use crate::memory::{MAX_ALLOC_BYTES, Memory};
 use crate::{factory, ops};
@@ -44,6 +44,10 @@ impl CpuBackend {
     fn memory(&self, op: &'static str) -> BackendResult<&Memory> {
         self.memory.as_ref().ok_or(BackendError::NotInitialized { op })
     }
+
+    fn call(&self, op: &'static str) -> BackendResult<Call<'_>> {
+        Ok(Call { memory: self.memory(op)?, op })
+    }
 }
 
 impl ComputeBackend for CpuBackend {
@@ -61,7 +65,7 @@ impl ComputeBackend for CpuBackend {
     }
 
     fn execute(&self, op: &'static str, command: Command<'_>) -> BackendResult<()> {
-        ops::execute(self.memory(op)?, op, command).unwrap_or_else(|| Err(self.unsupported(op)))
+        ops::execute(self.call(op)?, command).unwrap_or_else(|| Err(self.unsupported(op)))
     }
 
     fn synchronize(&self) -> BackendResult<()> {
@@ -84,7 +88,7 @@ impl ComputeBackend for CpuBackend {
     fn copy_htod(&self, dst: u64, src: &[u8]) -> BackendResult<()> {
         let op = "copy_htod";
         let operands = [Operand::bytes("dst", dst, src.len(), Access::Write)];
-        self.memory(op)?.access(op, &operands, |_, dst| dst.copy_from_slice(src))
+        self.call(op)?.access(&operands, |_, dst| dst.copy_from_slice(src))
     }
 
     fn warm_up_async<'a>(&'a self, _operations: &'a [Operation<'a>]) -> BackendFuture<'a, ()> {
@@ -94,10 +98,7 @@ impl ComputeBackend for CpuBackend {
     fn copy_dtoh(&self, dst: &mut [u8], src: u64) -> BackendResult<()> {
         let op = "copy_dtoh";
         let operands = [Operand::bytes("src", src, dst.len(), Access::Read)];
-        let memory = self.memory(op)?;
-        memory.access(op, &operands, |[src]: [Input<'_>; 1], _| {
-            dst.copy_from_slice(src.elements());
-        })
+        self.call(op)?.access(&operands, |[src]: [Input<'_>; 1], _| dst.copy_from_slice(src.elements()))
     }
 
     fn view(&self, ptr: u64, byte_offset: usize, byte_len: usize) -> BackendResult<u64> {

@@ -14,11 +14,10 @@ use super::matmul::multiply;
 use super::matrix::{for_each_row, row_major, row_major_ref};
 use super::paged::Pool;
 use super::quantize_rows::dequantized;
-use crate::access::Input;
+use crate::access::{Call, Input};
 use crate::bound::require_end;
 use crate::element::{Element, try_widen, with_float};
 use crate::math::{apply_unary, exponentials, largest, scale};
-use crate::memory::Memory;
 use crate::parallel::Cores;
 use crate::room::{NoRoom, zeros};
 use crate::strided::boxes;
@@ -37,10 +36,10 @@ const BLOCK_KEYS: usize = 1 << 16;
 const BLOCK_PAGED_KEYS: usize = 256;
 
 /// `O = softmax(cap(scale · Q·Kᵀ) + mask) · V`.
-pub(crate) fn attention(memory: &Memory, op: &'static str, desc: &AttentionDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    require_end(op, desc.flops())?;
-    memory.try_access_two(op, &operands, |[q, k, v, _, mask, lengths, _, sinks, table], [o, lse]| {
+pub(crate) fn attention(call: Call<'_>, desc: &AttentionDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
+    require_end(call.op, desc.flops())?;
+    call.try_access_two(&operands, |[q, k, v, _, mask, lengths, _, sinks, table], [o, lse]| {
         let queries = desc.batch * desc.heads * desc.seq_q;
         let products = desc.seq_kv.saturating_mul(desc.head_dim.max(desc.v_head_dim).max(16));
         // Threads write these in any order.

@@ -4,22 +4,18 @@ use backend_api::BackendResult;
 use backend_api::desc::{NormBackwardDesc, NormBackwardWeightDesc, SoftmaxBackwardDesc};
 use bytemuck::cast_slice_mut;
 
+use crate::access::Call;
 use crate::element::{Element, widen, with_float};
-use crate::memory::Memory;
 use crate::parallel::Cores;
 
 /// Numbers in the share of one thread.
 const GRAIN: usize = 1 << 14;
 
 /// `grad_input = y · (grad_output − Σ grad_output · y)`, or that of the logarithm.
-pub(crate) fn softmax_backward(
-    memory: &Memory,
-    op: &'static str,
-    desc: &SoftmaxBackwardDesc,
-) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
+pub(crate) fn softmax_backward(call: Call<'_>, desc: &SoftmaxBackwardDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
     let &SoftmaxBackwardDesc { length, inner, log, .. } = desc;
-    memory.access(op, &operands, |[y, dy, _], dx| {
+    call.access(&operands, |[y, dy, _], dx| {
         Cores::run(dx.len(), |cores| {
             with_float!(desc.dtype, T => {
                 let (y, dy, slab) = (y.elements::<T>(), dy.separate::<T>(), length * inner);
@@ -56,10 +52,10 @@ fn moments<T: Element>(row: &[T], eps: f64, centred: bool) -> (f64, f64) {
 }
 
 /// The gradient of a normalisation with respect to its rows.
-pub(crate) fn norm_backward(memory: &Memory, op: &'static str, desc: &NormBackwardDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
+pub(crate) fn norm_backward(call: Call<'_>, desc: &NormBackwardDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
     let &NormBackwardDesc { columns, eps, centred, .. } = desc;
-    memory.access(op, &operands, |[x, dy, _, weight], dx| {
+    call.access(&operands, |[x, dy, _, weight], dx| {
         Cores::run(dx.len(), |cores| {
             with_float!(desc.dtype, T => {
                 let (x, dy) = (x.elements::<T>(), dy.separate::<T>());
@@ -88,14 +84,10 @@ pub(crate) fn norm_backward(memory: &Memory, op: &'static str, desc: &NormBackwa
 }
 
 /// The gradient of a normalisation with respect to its weight.
-pub(crate) fn norm_backward_weight(
-    memory: &Memory,
-    op: &'static str,
-    desc: &NormBackwardWeightDesc,
-) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
+pub(crate) fn norm_backward_weight(call: Call<'_>, desc: &NormBackwardWeightDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
     let &NormBackwardWeightDesc { columns, eps, centred, .. } = desc;
-    memory.access(op, &operands, |[x, dy, _], dw| {
+    call.access(&operands, |[x, dy, _], dw| {
         with_float!(desc.dtype, T => {
             let mut sums = vec![0.0; columns];
             let rows = x.elements::<T>().chunks_exact(columns).zip(dy.elements::<T>().chunks_exact(columns));

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use backend_api::desc::{ConvBackwardDataDesc, ConvDesc, ConvTransposeDesc, ImageLayout};
-use backend_api::support::ConvGather;
+use backend_api::support::{ConvGather, Operand};
 use backend_api::{Activation, BackendResult, DType};
 use bytemuck::cast_slice_mut;
 use faer::MatRef;
@@ -14,50 +14,49 @@ use super::matmul::multiply;
 use super::matrix::{RowMajor, for_each_row, row_major, row_major_ref};
 use super::padding::{Unbounded, met, take_unbounded};
 use super::shifted::{exchanged, shifted};
-use crate::access::Input;
+use crate::access::{Call, Input};
 use crate::bound::require_end;
 use crate::element::{Element, widen, with_float};
 use crate::math::apply_unary;
-use crate::memory::Memory;
 use crate::parallel::Cores;
 
 /// Elements of a block of the matrix of shifted copies.
 const BLOCK: usize = 1 << 16;
 
 /// `output = activation(input ∗ filter + bias)`.
-pub(crate) fn conv2d(memory: &Memory, op: &'static str, desc: &ConvDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let gather = ConvGather::forward(op, &desc.shape)?;
-    require_end(op, gather.flops())?;
-    memory.access(op, &operands, |[input, filter, _, bias], output| {
-        convolve(&gather, desc.dtype, (false, desc.activation), [input, filter, bias], output);
-    })
+pub(crate) fn conv2d(call: Call<'_>, desc: &ConvDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
+    let gather = ConvGather::forward(call.op, &desc.shape)?;
+    with_bias(call, operands, &gather, desc.dtype, (false, desc.activation))
 }
 
 /// `output = activation(Tᵀ · input + bias)`.
-pub(crate) fn conv_transpose2d(
-    memory: &Memory,
-    op: &'static str,
-    desc: &ConvTransposeDesc,
+pub(crate) fn conv_transpose2d(call: Call<'_>, desc: &ConvTransposeDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
+    let gather = ConvGather::transposed(call.op, &desc.transposes(call.op)?)?;
+    with_bias(call, operands, &gather, desc.dtype, (true, desc.activation))
+}
+
+/// `output = activation(input ∗ filter + bias)` of operands in this order: input, filter, output and bias.
+fn with_bias(
+    call: Call<'_>,
+    operands: [Operand; 4],
+    gather: &ConvGather,
+    dtype: DType,
+    form: (bool, Activation),
 ) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let gather = ConvGather::transposed(op, &desc.transposes(op)?)?;
-    require_end(op, gather.flops())?;
-    memory.access(op, &operands, |[input, filter, _, bias], output| {
-        convolve(&gather, desc.dtype, (true, desc.activation), [input, filter, bias], output);
+    require_end(call.op, gather.flops())?;
+    call.access(&operands, |[input, filter, _, bias], output| {
+        convolve(gather, dtype, form, [input, filter, bias], output);
     })
 }
 
 /// `grad_input = Tᵀ · grad_output`.
-pub(crate) fn backward_data(
-    memory: &Memory,
-    op: &'static str,
-    desc: &ConvBackwardDataDesc,
-) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let gather = ConvGather::transposed(op, &desc.shape)?;
-    require_end(op, gather.flops())?;
-    memory.access(op, &operands, |[filter, grad_output, _], grad_input| {
+pub(crate) fn backward_data(call: Call<'_>, desc: &ConvBackwardDataDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
+    let gather = ConvGather::transposed(call.op, &desc.shape)?;
+    require_end(call.op, gather.flops())?;
+    call.access(&operands, |[filter, grad_output, _], grad_input| {
         let inputs = [grad_output, filter, Input::Bytes(&[])];
         convolve(&gather, desc.dtype, (true, Activation::Identity), inputs, grad_input);
     })

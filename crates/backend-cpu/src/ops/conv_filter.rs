@@ -14,24 +14,20 @@ use super::matmul::multiply;
 use super::matrix::{row_major, row_major_ref};
 use super::padding::{Unbounded, met, take_unbounded};
 use super::shifted::shifted;
+use crate::access::Call;
 use crate::bound::require_end;
 use crate::element::{Element, widen, with_float};
-use crate::memory::Memory;
 use crate::parallel::Cores;
 
 /// Elements of a block of the matrix of shifted copies.
 const BLOCK: usize = 1 << 16;
 
 /// `grad_filter[k, c, r, s] = Σ grad_output[n, k, p, q] · input[n, c, …]`.
-pub(crate) fn backward_filter(
-    memory: &Memory,
-    op: &'static str,
-    desc: &ConvBackwardFilterDesc,
-) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let gather = ConvGather::forward(op, &desc.shape)?;
-    require_end(op, gather.flops())?;
-    memory.access(op, &operands, |[input, grad_output, _], grad_filter| {
+pub(crate) fn backward_filter(call: Call<'_>, desc: &ConvBackwardFilterDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
+    let gather = ConvGather::forward(call.op, &desc.shape)?;
+    require_end(call.op, gather.flops())?;
+    call.access(&operands, |[input, grad_output, _], grad_filter| {
         let products = [gather.batch, gather.pixels(), gather.taps(), gather.groups, gather.filters];
         let steps = products.into_iter().fold(1, usize::saturating_mul) / 16;
         with_float!(desc.dtype, T => Cores::run(steps, |cores| {

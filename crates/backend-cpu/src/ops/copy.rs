@@ -6,8 +6,7 @@ use backend_api::{BackendResult, DType};
 use bytemuck::{Pod, cast_slice_mut};
 use half::f16;
 
-use crate::access::Input;
-use crate::memory::Memory;
+use crate::access::{Call, Input};
 use crate::ops::pointwise::each;
 use crate::parallel::Cores;
 use crate::strided::runs;
@@ -16,24 +15,18 @@ use crate::strided::runs;
 const GRAIN: usize = 1 << 14;
 
 /// `dst = src`, converted.
-pub(crate) fn copy(memory: &Memory, op: &'static str, desc: &CopyDesc<'_>) -> BackendResult<()> {
-    let (operands, loops) = desc.operands(op)?;
-    memory.access(op, &operands, |[src, _], dst| {
+pub(crate) fn copy(call: Call<'_>, desc: &CopyDesc<'_>) -> BackendResult<()> {
+    let (operands, loops) = desc.operands(call.op)?;
+    call.access(&operands, |[src, _], dst| {
         convert_part(loops, [desc.src.dtype, desc.dst.dtype], src, dst);
     })
 }
 
 /// `dst = src`, byte by byte.
-pub(crate) fn copy_bytes(
-    memory: &Memory,
-    op: &'static str,
-    dst: u64,
-    src: u64,
-    bytes: usize,
-) -> BackendResult<()> {
+pub(crate) fn copy_bytes(call: Call<'_>, dst: u64, src: u64, bytes: usize) -> BackendResult<()> {
     let operands =
         [Operand::bytes("dst", dst, bytes, Access::Write), Operand::bytes("src", src, bytes, Access::Read)];
-    memory.access(op, &operands, |[_, src], dst| dst.copy_from_slice(src.elements()))
+    call.access(&operands, |[_, src], dst| dst.copy_from_slice(src.elements()))
 }
 
 /// Copies what `loops` walk, converted.
@@ -63,16 +56,9 @@ pub(super) fn fill_loops(loops: Vec<Loop<1>>, dtype: DType, value: f64, dst: &mu
 }
 
 /// Sets `n` elements to `value`, converted.
-pub(crate) fn fill(
-    memory: &Memory,
-    op: &'static str,
-    dst: u64,
-    dtype: DType,
-    n: usize,
-    value: f64,
-) -> BackendResult<()> {
-    let operands = [Operand::new(op, "dst", dst, dtype, n, Access::Write)?];
-    memory.access(op, &operands, |_, dst| {
+pub(crate) fn fill(call: Call<'_>, dst: u64, dtype: DType, n: usize, value: f64) -> BackendResult<()> {
+    let operands = [Operand::new(call.op, "dst", dst, dtype, n, Access::Write)?];
+    call.access(&operands, |_, dst| {
         Cores::run(n / 2, |cores| match dtype {
             DType::F16 => fill_all(cores, dst, f16::from_f64_exact(value)),
             DType::I32 => fill_all(cores, dst, i32::from_f64_exact(value)),

@@ -5,17 +5,16 @@ use backend_api::{BackendResult, DType};
 use bytemuck::{Pod, cast_slice_mut};
 use half::f16;
 
-use crate::access::Input;
-use crate::memory::Memory;
+use crate::access::{Call, Input};
 use crate::parallel::Cores;
 
 /// Numbers in the share of one thread.
 const GRAIN: usize = 1 << 15;
 
 /// `output = cumulative sum of input` along the axis.
-pub(crate) fn cumsum(memory: &Memory, op: &'static str, desc: &CumSumDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    memory.access(op, &operands, |[input, _], output| {
+pub(crate) fn cumsum(call: Call<'_>, desc: &CumSumDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
+    call.access(&operands, |[input, _], output| {
         Cores::run(output.len(), |cores| match desc.dtype {
             DType::F16 => {
                 sums::<f16, f64>(cores, desc, input, output, f64::from, |a, b| a + b, f16::from_f64);

@@ -5,10 +5,9 @@ use backend_api::support::Loop;
 use backend_api::{BackendResult, BinaryOp, UnaryOp};
 use bytemuck::cast_slice_mut;
 
-use crate::access::Input;
+use crate::access::{Call, Input};
 use crate::element::{Element, with_float};
 use crate::math::{apply_binary, apply_unary_with};
-use crate::memory::Memory;
 use crate::ops::pointwise::{self, Source};
 use crate::parallel::Cores;
 use crate::strided::runs;
@@ -20,12 +19,12 @@ const BLOCK: usize = 1024;
 const GRAIN: usize = 1 << 14;
 
 /// `output = f(input)`.
-pub(crate) fn unary(memory: &Memory, op: &'static str, desc: &UnaryDesc<'_>) -> BackendResult<()> {
+pub(crate) fn unary(call: Call<'_>, desc: &UnaryDesc<'_>) -> BackendResult<()> {
     if !desc.output.dtype.is_float() {
-        return pointwise::unary_integer(memory, op, desc);
+        return pointwise::unary_integer(call, desc);
     }
-    let (operands, loops) = desc.operands(op)?;
-    memory.access(op, &operands, |[input, _], output| {
+    let (operands, loops) = desc.operands(call.op)?;
+    call.access(&operands, |[input, _], output| {
         let steps = elements(&loops).saturating_mul(unary_steps(desc.op));
         Cores::run(steps, |cores| {
             with_float!(desc.output.dtype, T => {
@@ -37,12 +36,12 @@ pub(crate) fn unary(memory: &Memory, op: &'static str, desc: &UnaryDesc<'_>) -> 
 }
 
 /// `output = f(a, b)`.
-pub(crate) fn binary(memory: &Memory, op: &'static str, desc: &BinaryDesc<'_>) -> BackendResult<()> {
+pub(crate) fn binary(call: Call<'_>, desc: &BinaryDesc<'_>) -> BackendResult<()> {
     if !desc.output.dtype.is_float() {
-        return pointwise::binary_integer(memory, op, desc);
+        return pointwise::binary_integer(call, desc);
     }
-    let (operands, loops) = desc.operands(op)?;
-    memory.access(op, &operands, |[a, b, _], output| {
+    let (operands, loops) = desc.operands(call.op)?;
+    call.access(&operands, |[a, b, _], output| {
         let steps = elements(&loops).saturating_mul(binary_steps(desc.op));
         Cores::run(steps, |cores| {
             with_float!(desc.output.dtype, T => {

@@ -8,10 +8,10 @@ use bytemuck::cast_slice_mut;
 
 use super::gather::inside;
 use super::quant::{GRAIN, PANEL_ROWS, Product};
+use crate::access::Call;
 use crate::bound::require_end;
 use crate::element::{Element, try_widen, with_float};
 use crate::math::apply_binary;
-use crate::memory::Memory;
 use crate::parallel::Cores;
 use crate::room::{NoRoom, zeros};
 use crate::strided::boxes;
@@ -20,13 +20,13 @@ use crate::strided::boxes;
 const SHARE: usize = 1 << 24;
 
 /// `C[i · used + u] = A[i] · Bₑᵀ` for `e = indices[i, u]`, or the weighted sums of these rows.
-pub(crate) fn expert_matmul(memory: &Memory, op: &'static str, desc: &ExpertMatmulDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let layout = desc.b.layout(op)?;
-    let [_, c_rows] = desc.rows_of(op)?;
-    require_end(op, desc.flops())?;
-    let elements = checked_product(op, "products", &[desc.rows, desc.used, desc.n()])?;
-    memory.try_access(op, &operands, |[a, b, indices, bias, weights, _], c| {
+pub(crate) fn expert_matmul(call: Call<'_>, desc: &ExpertMatmulDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
+    let layout = desc.b.layout(call.op)?;
+    let [_, c_rows] = desc.rows_of(call.op)?;
+    require_end(call.op, desc.flops())?;
+    let elements = checked_product(call.op, "products", &[desc.rows, desc.used, desc.n()])?;
+    call.try_access(&operands, |[a, b, indices, bias, weights, _], c| {
         let room = zeros(elements)?;
         let indices: &[u32] = indices.elements();
         let experts: Vec<_> = indices.iter().map(|&index| inside(index, desc.experts)).collect();

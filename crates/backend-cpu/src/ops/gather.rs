@@ -5,18 +5,17 @@ use backend_api::{BackendResult, DType, ScatterOp};
 use bytemuck::{Pod, cast_slice_mut};
 use half::f16;
 
-use crate::access::Input;
+use crate::access::{Call, Input};
 use crate::math::{maximum, minimum};
-use crate::memory::Memory;
 use crate::parallel::Cores;
 
 /// Elements in the share of one thread.
 const GRAIN: usize = 1 << 14;
 
 /// `output[o, i, c] = table[o, index, c]`, zeros for an index outside the table.
-pub(crate) fn gather(memory: &Memory, op: &'static str, desc: &GatherDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    memory.access(op, &operands, |[table, indices, _], output| match desc.dtype {
+pub(crate) fn gather(call: Call<'_>, desc: &GatherDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
+    call.access(&operands, |[table, indices, _], output| match desc.dtype {
         DType::F16 => gather_of::<u16>(desc, table, indices, output),
         _ => gather_of::<u32>(desc, table, indices, output),
     })
@@ -73,9 +72,9 @@ macro_rules! integer {
 }
 
 /// `table[o, index, c] = op(table[o, index, c], source[o, i, c])` in the order of i.
-pub(crate) fn scatter(memory: &Memory, op: &'static str, desc: &ScatterDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    memory.access(op, &operands, |[_, indices, source], table| {
+pub(crate) fn scatter(call: Call<'_>, desc: &ScatterDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
+    call.access(&operands, |[_, indices, source], table| {
         let scatter = Scatter { desc, indices, source };
         match (desc.dtype, desc.source_dtype) {
             (DType::I32, _) => scatter.run(table, |x| x, |x| x, |x| x, integer!(i32, desc.op)),

@@ -7,10 +7,10 @@ use faer::prelude::ReborrowMut;
 use faer::{Accum, MatRef, Par};
 
 use super::matrix::{RowMajor, for_each_row, row_major, row_major_ref};
+use crate::access::Call;
 use crate::bound::require_end;
 use crate::element::{Element, widen, with_float};
 use crate::math::apply_unary;
-use crate::memory::Memory;
 use crate::parallel::Cores;
 use crate::strided::boxes;
 
@@ -22,10 +22,10 @@ const BLOCK_PRODUCTS: usize = 1 << 22;
 const BLOCK_SIDE: usize = 256;
 
 /// `C = activation(alpha · op(A) · op(B) + beta · C + bias)`.
-pub(crate) fn matmul(memory: &Memory, op: &'static str, desc: &MatmulDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    require_end(op, desc.flops())?;
-    memory.access(op, &operands, |[a, b, _, bias], c| {
+pub(crate) fn matmul(call: Call<'_>, desc: &MatmulDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
+    require_end(call.op, desc.flops())?;
+    call.access(&operands, |[a, b, _, bias], c| {
         // Sixteen products take about as long as one step of an element-wise loop.
         let products = desc.m.saturating_mul(desc.n).saturating_mul(desc.k.max(16));
         Cores::run(products.saturating_mul(desc.batch) / 16, |cores| {

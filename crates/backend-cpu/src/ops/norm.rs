@@ -6,19 +6,18 @@ use backend_api::desc::{BatchNormDesc, GroupNormDesc, LayerNormDesc, RmsNormDesc
 use backend_api::{BackendResult, DType};
 use bytemuck::cast_slice_mut;
 
-use crate::access::Input;
+use crate::access::{Call, Input};
 use crate::element::{Element, widen, with_float};
 use crate::math::fold;
-use crate::memory::Memory;
 use crate::parallel::Cores;
 
 /// Numbers in the share of one thread.
 const GRAIN: usize = 1 << 14;
 
 /// `output = (x − mean(x)) / √(var(x) + eps) · weight + bias`, `x = input + residual`.
-pub(crate) fn layer_norm(memory: &Memory, op: &'static str, desc: &LayerNormDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    memory.access_two(op, &operands, |[input, _, weight, bias, residual, _], outputs| {
+pub(crate) fn layer_norm(call: Call<'_>, desc: &LayerNormDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
+    call.access_two(&operands, |[input, _, weight, bias, residual, _], outputs| {
         Cores::run(outputs[0].len(), |cores| {
             let scale = Scale { cores, dtype: desc.weight_dtype, length: desc.columns };
             let scales = [scale.vector(desc.weight, weight, 1.0), scale.vector(desc.bias, bias, 0.0)];
@@ -30,9 +29,9 @@ pub(crate) fn layer_norm(memory: &Memory, op: &'static str, desc: &LayerNormDesc
 }
 
 /// `output = x / √(mean(x²) + eps) · weight`, `x = input + residual`.
-pub(crate) fn rms_norm(memory: &Memory, op: &'static str, desc: &RmsNormDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    memory.access_two(op, &operands, |[input, _, weight, residual, _], outputs| {
+pub(crate) fn rms_norm(call: Call<'_>, desc: &RmsNormDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
+    call.access_two(&operands, |[input, _, weight, residual, _], outputs| {
         Cores::run(outputs[0].len(), |cores| {
             let scale = Scale { cores, dtype: desc.weight_dtype, length: desc.columns };
             let scales = [scale.vector(desc.weight, weight, 1.0), scale.vector(None, weight, 0.0)];
@@ -44,9 +43,9 @@ pub(crate) fn rms_norm(memory: &Memory, op: &'static str, desc: &RmsNormDesc) ->
 }
 
 /// `output = (x − mean(x)) / √(var(x) + eps) · weight + bias` over groups of channels.
-pub(crate) fn group_norm(memory: &Memory, op: &'static str, desc: &GroupNormDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    memory.access_two(op, &operands, |[input, _, weight, bias], outputs| {
+pub(crate) fn group_norm(call: Call<'_>, desc: &GroupNormDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
+    call.access_two(&operands, |[input, _, weight, bias], outputs| {
         Cores::run(outputs[0].len(), |cores| {
             let scale = Scale { cores, dtype: desc.weight_dtype, length: desc.channels };
             let norm = Norm {
@@ -64,10 +63,10 @@ pub(crate) fn group_norm(memory: &Memory, op: &'static str, desc: &GroupNormDesc
 }
 
 /// `output = (x − mean) / √(variance + eps) · weight + bias` for each channel.
-pub(crate) fn batch_norm(memory: &Memory, op: &'static str, desc: &BatchNormDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
+pub(crate) fn batch_norm(call: Call<'_>, desc: &BatchNormDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
     let &BatchNormDesc { channels, spatial, eps, .. } = desc;
-    memory.access(op, &operands, |[input, _, mean, variance, weight, bias], output| {
+    call.access(&operands, |[input, _, mean, variance, weight, bias], output| {
         Cores::run(output.len(), |cores| {
             with_float!(desc.dtype, T => {
                 let scale = Scale { cores, dtype: desc.weight_dtype, length: channels };

@@ -6,10 +6,9 @@ use backend_api::{BackendResult, BinaryOp, DType, UnaryOp};
 use bytemuck::{Pod, cast_slice_mut};
 use half::f16;
 
-use crate::access::Input;
+use crate::access::{Call, Input};
 use crate::element::{Element, with_float};
 use crate::math::{maximum, minimum};
-use crate::memory::Memory;
 use crate::ops::copy::Number;
 use crate::parallel::Cores;
 use crate::strided::runs;
@@ -127,9 +126,9 @@ ordered! {
 }
 
 /// `output = a op b`.
-pub(crate) fn compare(memory: &Memory, op: &'static str, desc: &CompareDesc<'_>) -> BackendResult<()> {
-    let (operands, loops) = desc.operands(op)?;
-    memory.access(op, &operands, |[a, b, _], output| {
+pub(crate) fn compare(call: Call<'_>, desc: &CompareDesc<'_>) -> BackendResult<()> {
+    let (operands, loops) = desc.operands(call.op)?;
+    call.access(&operands, |[a, b, _], output| {
         with_type!(desc.dtype(), T => {
             let [a, b] = [(a, desc.a), (b, desc.b)].map(|(input, value)| Source::<T, _>::new(input, value, Number::from_f64_exact));
             each(loops, output, |at, y: &mut u32| {
@@ -140,9 +139,9 @@ pub(crate) fn compare(memory: &Memory, op: &'static str, desc: &CompareDesc<'_>)
 }
 
 /// `output = condition ≠ 0 ? a : b`.
-pub(crate) fn where_cond(memory: &Memory, op: &'static str, desc: &WhereDesc<'_>) -> BackendResult<()> {
-    let (operands, loops) = desc.operands(op)?;
-    memory.access(op, &operands, |[condition, a, b, _], output| {
+pub(crate) fn where_cond(call: Call<'_>, desc: &WhereDesc<'_>) -> BackendResult<()> {
+    let (operands, loops) = desc.operands(call.op)?;
+    call.access(&operands, |[condition, a, b, _], output| {
         let condition: &[u32] = condition.elements();
         with_type!(desc.output.dtype, T => {
             let [a, b] = [(a, desc.a), (b, desc.b)].map(|(input, value)| Source::new(input, value, T::from_f64_exact));
@@ -154,9 +153,9 @@ pub(crate) fn where_cond(memory: &Memory, op: &'static str, desc: &WhereDesc<'_>
 }
 
 /// `output = min(max(input, min), max)`.
-pub(crate) fn clamp(memory: &Memory, op: &'static str, desc: &ClampDesc<'_>) -> BackendResult<()> {
-    let (operands, loops) = desc.operands(op)?;
-    memory.access(op, &operands, |[input, _], output| {
+pub(crate) fn clamp(call: Call<'_>, desc: &ClampDesc<'_>) -> BackendResult<()> {
+    let (operands, loops) = desc.operands(call.op)?;
+    call.access(&operands, |[input, _], output| {
         with_type!(desc.output.dtype, T => {
             let input = Source::new(input, desc.input.into(), T::from_f64_exact);
             let [min, max] = [desc.min, desc.max].map(T::from_f64_exact);
@@ -166,10 +165,10 @@ pub(crate) fn clamp(memory: &Memory, op: &'static str, desc: &ClampDesc<'_>) -> 
 }
 
 /// `output = scale · input + bias`.
-pub(crate) fn affine(memory: &Memory, op: &'static str, desc: &AffineDesc<'_>) -> BackendResult<()> {
-    let (operands, loops) = desc.operands(op)?;
+pub(crate) fn affine(call: Call<'_>, desc: &AffineDesc<'_>) -> BackendResult<()> {
+    let (operands, loops) = desc.operands(call.op)?;
     let (scale, bias) = (desc.scale as f32, desc.bias as f32);
-    memory.access(op, &operands, |[input, _], output| {
+    call.access(&operands, |[input, _], output| {
         with_float!(desc.output.dtype, T => {
             let input = Source::new(input, desc.input.into(), T::from_f64_exact);
             each(loops, output, |at, y: &mut T| {
@@ -180,7 +179,7 @@ pub(crate) fn affine(memory: &Memory, op: &'static str, desc: &AffineDesc<'_>) -
 }
 
 /// A function of each i32 or u32.
-pub(super) fn unary_integer(memory: &Memory, op: &'static str, desc: &UnaryDesc<'_>) -> BackendResult<()> {
+pub(super) fn unary_integer(call: Call<'_>, desc: &UnaryDesc<'_>) -> BackendResult<()> {
     let function: fn(i32) -> i32 = match desc.op {
         UnaryOp::Relu => |x| x.max(0),
         UnaryOp::Abs => i32::wrapping_abs,
@@ -191,15 +190,15 @@ pub(super) fn unary_integer(memory: &Memory, op: &'static str, desc: &UnaryDesc<
         // The only other one that descriptors accept.
         _ => i32::signum,
     };
-    let (operands, loops) = desc.operands(op)?;
-    memory.access(op, &operands, |[input, _], output| {
+    let (operands, loops) = desc.operands(call.op)?;
+    call.access(&operands, |[input, _], output| {
         let input = Source::new(input, desc.input.into(), i32::from_f64_exact);
         each(loops, output, |at, y: &mut i32| *y = function(input.get(at[0], *y)));
     })
 }
 
 /// A function of pairs of i32 or u32.
-pub(super) fn binary_integer(memory: &Memory, op: &'static str, desc: &BinaryDesc<'_>) -> BackendResult<()> {
+pub(super) fn binary_integer(call: Call<'_>, desc: &BinaryDesc<'_>) -> BackendResult<()> {
     macro_rules! function {
         ($T:ty) => {{
             let function: fn($T, $T) -> $T = match desc.op {
@@ -218,7 +217,7 @@ pub(super) fn binary_integer(memory: &Memory, op: &'static str, desc: &BinaryDes
                 // The only other one that descriptors accept.
                 _ => |a, b| a.min(b),
             };
-            binary_of(memory, op, desc, function)
+            binary_of(call, desc, function)
         }};
     }
     if desc.output.dtype == DType::I32 { function!(i32) } else { function!(u32) }
@@ -230,14 +229,9 @@ const fn modulo(a: i64, b: i64) -> i64 {
     if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest }
 }
 
-fn binary_of<T: Number>(
-    memory: &Memory,
-    op: &'static str,
-    desc: &BinaryDesc<'_>,
-    function: fn(T, T) -> T,
-) -> BackendResult<()> {
-    let (operands, loops) = desc.operands(op)?;
-    memory.access(op, &operands, |[a, b, _], output| {
+fn binary_of<T: Number>(call: Call<'_>, desc: &BinaryDesc<'_>, function: fn(T, T) -> T) -> BackendResult<()> {
+    let (operands, loops) = desc.operands(call.op)?;
+    call.access(&operands, |[a, b, _], output| {
         let [a, b] =
             [(a, desc.a), (b, desc.b)].map(|(input, value)| Source::new(input, value, T::from_f64_exact));
         each(loops, output, |at, y: &mut T| *y = function(a.get(at[0], *y), b.get(at[1], *y)));

@@ -4,9 +4,9 @@ use backend_api::BackendResult;
 use backend_api::desc::{ImageLayout, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape};
 use bytemuck::cast_slice_mut;
 
+use crate::access::Call;
 use crate::bound::require_end;
 use crate::element::{Element, with_float};
-use crate::memory::Memory;
 use crate::parallel::Cores;
 
 /// Elements that one thread works on at once.
@@ -23,10 +23,10 @@ struct Images<'a> {
 type Positions = Vec<usize>;
 
 /// `output = op over the windows of input`.
-pub(crate) fn pool2d(memory: &Memory, op: &'static str, desc: &PoolDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    require_end(op, desc.shape.reads())?;
-    memory.access(op, &operands, |[input, _], output| {
+pub(crate) fn pool2d(call: Call<'_>, desc: &PoolDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
+    require_end(call.op, desc.shape.reads())?;
+    call.access(&operands, |[input, _], output| {
         with_float!(desc.dtype, T => {
             let (input, images) = (input.elements::<T>(), Images::new(desc.op, &desc.shape));
             let output = cast_slice_mut::<u8, T>(output);
@@ -43,14 +43,10 @@ pub(crate) fn pool2d(memory: &Memory, op: &'static str, desc: &PoolDesc) -> Back
 }
 
 /// The gradient of the input, of each image by itself.
-pub(crate) fn pool2d_backward(
-    memory: &Memory,
-    op: &'static str,
-    desc: &PoolBackwardDesc,
-) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    require_end(op, desc.shape.reads())?;
-    memory.access(op, &operands, |[input, grad_output, _], grad_input| {
+pub(crate) fn pool2d_backward(call: Call<'_>, desc: &PoolBackwardDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
+    require_end(call.op, desc.shape.reads())?;
+    call.access(&operands, |[input, grad_output, _], grad_input| {
         with_float!(desc.dtype, T => {
             let (input, gradient) = (input.elements::<T>(), grad_output.elements::<T>());
             let images = Images::new(desc.op, &desc.shape);

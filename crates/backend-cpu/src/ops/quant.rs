@@ -12,11 +12,10 @@ use super::gather::inside;
 use super::matmul::multiply;
 use super::matrix::{row_major, row_major_ref};
 use super::quant_int8::{Int8Rows, Rounded, rounds};
-use crate::access::Input;
+use crate::access::{Call, Input};
 use crate::bound::require_end;
 use crate::element::{Element, try_widen, with_float};
 use crate::math::{apply_binary, apply_unary};
-use crate::memory::Memory;
 use crate::parallel::Cores;
 use crate::room::{NoRoom, zeros};
 use crate::strided::boxes;
@@ -35,11 +34,11 @@ pub(super) const GRAIN: usize = 1 << 14;
 const LANES: usize = 16;
 
 /// `C = residual + activation(alpha · A · Bᵀ + bias)`.
-pub(crate) fn quant_matmul(memory: &Memory, op: &'static str, desc: &QuantMatmulDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let layout = desc.b.layout(op)?;
-    require_end(op, desc.flops())?;
-    memory.try_access(op, &operands, |[a, b, _, bias, residual, norm], c| {
+pub(crate) fn quant_matmul(call: Call<'_>, desc: &QuantMatmulDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
+    let layout = desc.b.layout(call.op)?;
+    require_end(call.op, desc.flops())?;
+    call.try_access(&operands, |[a, b, _, bias, residual, norm], c| {
         let (m, n, k) = (desc.m, desc.b.rows, desc.k());
         // A weight is dequantised once, which takes about as long as sixteen products.
         let steps = n.saturating_mul(k.max(16)).saturating_mul(m.saturating_add(16)) / 16;
@@ -243,10 +242,10 @@ impl Epilogue<'_> {
 }
 
 /// `output[i, c] = table[indices[i], c]`, zeros for an index outside the table.
-pub(crate) fn quant_gather(memory: &Memory, op: &'static str, desc: &QuantGatherDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let layout = desc.table.layout(op)?;
-    memory.access(op, &operands, |[table, indices, _], output| {
+pub(crate) fn quant_gather(call: Call<'_>, desc: &QuantGatherDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
+    let layout = desc.table.layout(call.op)?;
+    call.access(&operands, |[table, indices, _], output| {
         let (planes, indices): (&[u8], &[u32]) = (table.elements(), indices.elements());
         let columns = layout.columns;
         with_float!(desc.dtype, T => {
@@ -269,10 +268,10 @@ pub(crate) fn quant_gather(memory: &Memory, op: &'static str, desc: &QuantGather
 }
 
 /// `output = input`.
-pub(crate) fn dequantize(memory: &Memory, op: &'static str, desc: &DequantizeDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let layout = desc.input.layout(op)?;
-    memory.access(op, &operands, |[input, _], output| {
+pub(crate) fn dequantize(call: Call<'_>, desc: &DequantizeDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
+    let layout = desc.input.layout(call.op)?;
+    call.access(&operands, |[input, _], output| {
         let planes: &[u8] = input.elements();
         let (rows, columns) = (layout.rows, layout.columns);
         with_float!(desc.output.dtype, T => {

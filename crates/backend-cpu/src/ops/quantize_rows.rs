@@ -5,9 +5,8 @@ use backend_api::desc::QuantizeRowsDesc;
 use backend_api::kv::{KvFormat, dequantize_q8_0, quantize_q8_0};
 
 use super::gather::inside;
-use crate::access::Input;
+use crate::access::{Call, Input};
 use crate::element::{try_widen, with_float};
-use crate::memory::Memory;
 use crate::parallel::Cores;
 use crate::room::{NoRoom, zeros};
 
@@ -15,14 +14,14 @@ use crate::room::{NoRoom, zeros};
 const GRAIN: usize = 1 << 14;
 
 /// `cache[indices[i], ..] = source[i, ..]` in blocks of Q8_0.
-pub(crate) fn quantize_rows(memory: &Memory, op: &'static str, desc: &QuantizeRowsDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
+pub(crate) fn quantize_rows(call: Call<'_>, desc: &QuantizeRowsDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
     let QuantizeRowsDesc { source: matrix, rows, columns, count, stride, .. } = *desc;
     // A stride that leads nowhere may be any number.
     let ld = if count > 1 { matrix.ld } else { 0 };
     let named = if desc.indices.is_some() { rows } else { count };
     let stride = if named > 1 { stride } else { 0 };
-    memory.try_access(op, &operands, |[source, _, indices], cache| {
+    call.try_access(&operands, |[source, _, indices], cache| {
         let mut blocks = zeros(count * bytes(columns))?;
         Cores::try_run(count * columns, |cores| {
             let source = with_float!(matrix.dtype, T => try_widen::<T>(cores, source)?);

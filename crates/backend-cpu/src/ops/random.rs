@@ -4,17 +4,17 @@ use backend_api::desc::{Distribution, RandomDesc};
 use backend_api::{BackendResult, random};
 use bytemuck::cast_slice_mut;
 
+use crate::access::Call;
 use crate::element::{Element, with_float};
-use crate::memory::Memory;
 use crate::parallel::Cores;
 
 /// Numbers in the share of one thread.
 const GRAIN: usize = 1 << 12;
 
 /// `output` = numbers of a stream.
-pub(crate) fn random(memory: &Memory, op: &'static str, desc: &RandomDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    memory.access(op, &operands, |[_, offset], output| {
+pub(crate) fn random(call: Call<'_>, desc: &RandomDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
+    call.access(&operands, |[_, offset], output| {
         let mut desc = *desc;
         if let [low, high] = *offset.elements::<u32>() {
             desc.offset = desc.offset.wrapping_add(u64::from(high) << 32 | u64::from(low));

@@ -6,16 +6,16 @@ use backend_api::{BackendResult, DType, ReduceOp};
 use bytemuck::{Pod, cast_slice_mut};
 use half::f16;
 
+use crate::access::Call;
 use crate::bound::require_end;
-use crate::memory::Memory;
 use crate::ops::fold::{Rule, Walk};
 use crate::parallel::Cores;
 
 /// `output = op over axes of input`.
-pub(crate) fn reduce(memory: &Memory, op: &'static str, desc: &ReduceDesc<'_>) -> BackendResult<()> {
-    let (operands, loops) = desc.operands(op)?;
-    require_end(op, loops.reads())?;
-    memory.access(op, &operands, |[input, _], output| {
+pub(crate) fn reduce(call: Call<'_>, desc: &ReduceDesc<'_>) -> BackendResult<()> {
+    let (operands, loops) = desc.operands(call.op)?;
+    require_end(call.op, loops.reads())?;
+    call.access(&operands, |[input, _], output| {
         let numbers = loops.outputs.saturating_mul(loops.length.max(1));
         Cores::run(numbers, |cores| match desc.input.dtype {
             DType::F16 => over::<f16>(cores, desc, loops, input.elements(), output),

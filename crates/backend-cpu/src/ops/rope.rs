@@ -4,8 +4,8 @@ use backend_api::BackendResult;
 use backend_api::desc::{RopeDesc, RopeStyle};
 use bytemuck::{cast_slice_mut, try_cast_slice};
 
+use crate::access::{Call, Input};
 use crate::element::{Element, with_float};
-use crate::memory::Memory;
 use crate::parallel::Cores;
 use crate::strided::boxes;
 
@@ -13,11 +13,10 @@ use crate::strided::boxes;
 const GRAIN: usize = 1 << 13;
 
 /// Rotates pairs of numbers by their token's position.
-pub(crate) fn rope(memory: &Memory, op: &'static str, desc: &RopeDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    memory.access(op, &operands, |[input, _, cos, sin, positions], output| {
-        let rotation =
-            Rotation { desc, cos: cos.elements(), sin: sin.elements(), positions: positions.elements() };
+pub(crate) fn rope(call: Call<'_>, desc: &RopeDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
+    call.access(&operands, |[input, _, cos, sin, positions], output| {
+        let rotation = Rotation { desc, angles: Angles::new([cos, sin, positions]) };
         let numbers = desc.batch * desc.heads * desc.seq * desc.head_dim;
         Cores::run(numbers.saturating_mul(2), |cores| {
             with_float!(desc.dtype, T => {
@@ -31,9 +30,7 @@ pub(crate) fn rope(memory: &Memory, op: &'static str, desc: &RopeDesc) -> Backen
 
 struct Rotation<'a> {
     desc: &'a RopeDesc,
-    cos: &'a [f32],
-    sin: &'a [f32],
-    positions: &'a [u32],
+    angles: Angles<'a>,
 }
 
 impl Rotation<'_> {
@@ -60,7 +57,7 @@ impl Rotation<'_> {
                             }
                             None => Y::load(vector, &mut x),
                         }
-                        self.rotate(self.position(b, t), &x, &mut y);
+                        self.angles.rotate(desc.style, self.position(b, t), &x, &mut y);
                         Y::store(&y, &mut vector[..desc.rotary_dim]);
                         // The rest is copied, as bits if the type stays.
                         let rest = &mut vector[desc.rotary_dim..];
@@ -80,24 +77,38 @@ impl Rotation<'_> {
 
     fn position(&self, batch: usize, token: usize) -> usize {
         let position = match self.desc.positions {
-            Some(_) => self.positions[batch * self.desc.seq + token] as usize,
+            Some(_) => self.angles.positions[batch * self.desc.seq + token] as usize,
             // Without pairs to rotate, the start may be any number.
             None => self.desc.start.saturating_add(token),
         };
         position.min(self.desc.max_position.saturating_sub(1))
     }
+}
 
-    fn rotate(&self, position: usize, x: &[f32], y: &mut [f32]) {
-        let pairs = self.desc.rotary_dim / 2;
+/// The cosines and sines of positions, and the positions of tokens.
+pub(super) struct Angles<'a> {
+    cos: &'a [f32],
+    sin: &'a [f32],
+    pub(super) positions: &'a [u32],
+}
+
+impl<'a> Angles<'a> {
+    pub(super) fn new([cos, sin, positions]: [Input<'a>; 3]) -> Self {
+        Self { cos: cos.elements(), sin: sin.elements(), positions: positions.elements() }
+    }
+
+    /// The pairs that `y` has room for, rotated by the angles of a position.
+    pub(super) fn rotate(&self, style: RopeStyle, position: usize, x: &[f32], y: &mut [f32]) {
+        let pairs = y.len() / 2;
         let row = position * pairs..(position + 1) * pairs;
         if pairs > 0 {
-            rotate(self.desc.style, &self.cos[row.clone()], &self.sin[row], x, y);
+            rotate(style, &self.cos[row.clone()], &self.sin[row], x, y);
         }
     }
 }
 
 /// The pairs of `x`, rotated by angles with these cosines and sines.
-pub(super) fn rotate(style: RopeStyle, cos: &[f32], sin: &[f32], x: &[f32], y: &mut [f32]) {
+fn rotate(style: RopeStyle, cos: &[f32], sin: &[f32], x: &[f32], y: &mut [f32]) {
     let pairs = cos.len();
     for (i, (&cos, &sin)) in cos.iter().zip(sin).enumerate() {
         let (first, second) = match style {

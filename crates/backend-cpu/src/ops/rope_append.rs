@@ -5,15 +5,15 @@ use backend_api::desc::RopeAppendDesc;
 use bytemuck::{cast_slice, cast_slice_mut, try_cast_slice};
 
 use super::gather::inside;
-use super::rope::rotate;
+use super::rope::Angles;
+use crate::access::Call;
 use crate::element::{Element, with_float};
-use crate::memory::Memory;
 
 /// Rotates queries in place, and appends rotated keys and values to a cache.
-pub(crate) fn rope_append(memory: &Memory, op: &'static str, desc: &RopeAppendDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    memory.access_two(op, &operands, |[_, _, cos, sin, positions, indices], [qkv, cache]| {
-        let layer = Layer { desc, cos: cos.elements(), sin: sin.elements(), positions: positions.elements() };
+pub(crate) fn rope_append(call: Call<'_>, desc: &RopeAppendDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
+    call.access_two(&operands, |[_, _, cos, sin, positions, indices], [qkv, cache]| {
+        let layer = Layer { desc, angles: Angles::new([cos, sin, positions]) };
         // No cache is touched where nothing is appended.
         let indices = if cache.is_empty() { &[] } else { indices.elements() };
         with_float!(desc.qkv.dtype, T => {
@@ -27,9 +27,7 @@ pub(crate) fn rope_append(memory: &Memory, op: &'static str, desc: &RopeAppendDe
 
 struct Layer<'a> {
     desc: &'a RopeAppendDesc,
-    cos: &'a [f32],
-    sin: &'a [f32],
-    positions: &'a [u32],
+    angles: Angles<'a>,
 }
 
 impl Layer<'_> {
@@ -69,15 +67,13 @@ impl Layer<'_> {
     /// The first elements of a vector of row `i`.
     fn rotate<T: Element>(&self, i: usize, x: &[T], y: &mut [f32]) {
         let RopeAppendDesc { rotary_dim, max_position, style, .. } = *self.desc;
-        let pairs = rotary_dim / 2;
-        if pairs == 0 {
+        if rotary_dim < 2 {
             return;
         }
-        let position = (self.positions[i] as usize).min(max_position - 1);
-        let angles = position * pairs..(position + 1) * pairs;
+        let position = (self.angles.positions[i] as usize).min(max_position - 1);
         let mut wide = vec![0.0; x.len()];
         T::load(x, &mut wide);
-        rotate(style, &self.cos[angles.clone()], &self.sin[angles], &wide, y);
+        self.angles.rotate(style, position, &wide, &mut y[..rotary_dim]);
     }
 }
 

@@ -5,17 +5,17 @@ use backend_api::{BackendResult, random};
 use bytemuck::cast_slice_mut;
 
 use super::top_k::ascending;
+use crate::access::Call;
 use crate::element::{Element, with_float};
-use crate::memory::Memory;
 use crate::parallel::Cores;
 
 /// Rows in the share of one thread.
 const GRAIN: usize = 1;
 
 /// A token of each row.
-pub(crate) fn sample(memory: &Memory, op: &'static str, desc: &SampleDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    memory.access(op, &operands, |[logits, _, window, offset], tokens| {
+pub(crate) fn sample(call: Call<'_>, desc: &SampleDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
+    call.access(&operands, |[logits, _, window, offset], tokens| {
         let tokens: &mut [i32] = cast_slice_mut(tokens);
         let mut desc = *desc;
         if let [low, high] = *offset.elements::<u32>() {

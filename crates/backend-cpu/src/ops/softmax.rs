@@ -4,9 +4,9 @@ use backend_api::BackendResult;
 use backend_api::desc::SoftmaxDesc;
 use bytemuck::cast_slice_mut;
 
+use crate::access::Call;
 use crate::element::{Element, with_float};
 use crate::math::{exp, exponentials, largest, maximum, scale};
-use crate::memory::Memory;
 use crate::parallel::Cores;
 use crate::room::NoRoom;
 
@@ -17,9 +17,9 @@ const GRAIN: usize = 1 << 14;
 const COLUMNS: usize = 256;
 
 /// `output = exp(x − max) / Σ exp(x − max)`.
-pub(crate) fn softmax(memory: &Memory, op: &'static str, desc: &SoftmaxDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    memory.access(op, &operands, |[input, _], output| {
+pub(crate) fn softmax(call: Call<'_>, desc: &SoftmaxDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
+    call.access(&operands, |[input, _], output| {
         let numbers = desc.outer * desc.length * desc.inner;
         Cores::run(numbers.saturating_mul(4), |cores| {
             with_float!(desc.dtype, T => {

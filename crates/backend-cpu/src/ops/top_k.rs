@@ -5,17 +5,16 @@ use backend_api::{BackendResult, DType};
 use bytemuck::{Pod, cast_slice_mut};
 use half::f16;
 
-use crate::access::Input;
-use crate::memory::Memory;
+use crate::access::{Call, Input};
 use crate::parallel::Cores;
 
 /// Numbers in the share of one thread.
 const GRAIN: usize = 1 << 14;
 
 /// The `k` largest or smallest numbers of each row, in order.
-pub(crate) fn top_k(memory: &Memory, op: &'static str, desc: &TopKDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    memory.access_two(op, &operands, |[input, ..], [indices, values]| match desc.dtype {
+pub(crate) fn top_k(call: Call<'_>, desc: &TopKDesc) -> BackendResult<()> {
+    let operands = desc.operands(call.op)?;
+    call.access_two(&operands, |[input, ..], [indices, values]| match desc.dtype {
         DType::F16 => rows(desc, input, indices, values, |x: f16| ascending(x.to_f32())),
         DType::I32 => rows(desc, input, indices, values, |x: i32| x.cast_unsigned() ^ SIGN),
         DType::U32 => rows(desc, input, indices, values, |x: u32| x),
