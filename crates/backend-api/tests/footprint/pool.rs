@@ -37,12 +37,17 @@ fn pool_shape(g: &mut Gen, call: &mut Call) -> PoolShape {
     shape
 }
 
+/// The extents of input and output.
+fn pool_extents(shape: &PoolShape) -> [[usize; 4]; 2] {
+    let &PoolShape { batch, channels, input, output, .. } = shape;
+    [input, output].map(|[height, width]| [batch, channels, height, width])
+}
+
 pub(crate) fn pool2d(g: &mut Gen) -> bool {
     let (of, op, mut call) = (g.float(), g.pick(&PoolOp::ALL), Call::default());
     call.require_float("dtype", of);
     let shape = pool_shape(g, &mut call);
-    let PoolShape { batch, channels, input: [h, w], output: [p, q], .. } = shape;
-    let (input, output) = ([batch, channels, h, w], [batch, channels, p, q]);
+    let [input, output] = pool_extents(&shape);
     packed(&mut call, of, [("input", &input, true), ("output", &output, true)], 1);
     call.judge_operands(PoolDesc::new(op, of, 1, 2, shape).operands(OP))
 }
@@ -51,8 +56,7 @@ pub(crate) fn pool2d_backward(g: &mut Gen) -> bool {
     let (of, op, mut call) = (g.float(), g.pick(&PoolOp::ALL), Call::default());
     call.require_float("dtype", of);
     let shape = pool_shape(g, &mut call);
-    let PoolShape { batch, channels, input: [h, w], output: [p, q], .. } = shape;
-    let (input, output) = ([batch, channels, h, w], [batch, channels, p, q]);
+    let [input, output] = pool_extents(&shape);
     let operands = [
         ("input", &input[..], op == PoolOp::Max),
         ("grad_output", &output, true),

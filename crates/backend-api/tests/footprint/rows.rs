@@ -54,6 +54,15 @@ impl Packed {
         let vector = Named::packed(arg, self.handles, self.vectors, Read, &[length]);
         self.call.name(vector.only_if(given.is_some() && is_used));
     }
+
+    /// A residual that is added to rows, and the sum of both, where they are given.
+    fn residual_and_sum(&mut self, given: [Option<u64>; 2], shape: &[usize]) {
+        for ((arg, access), given) in [("residual", ReadInPlace), ("sum", Write)].into_iter().zip(given) {
+            self.handles += 1;
+            let operand = Named::packed(arg, self.handles, self.of, access, shape);
+            self.call.name(operand.only_if(given.is_some()));
+        }
+    }
 }
 
 /// Which of a packed tensor's extents lie before and behind an axis.
@@ -158,10 +167,7 @@ pub(crate) fn layer_norm(g: &mut Gen) -> bool {
     packed.name("output", Write, &extents);
     packed.vector("weight", desc.weight, columns, rows > 0);
     packed.vector("bias", desc.bias, columns, rows > 0);
-    let residual = Named::packed("residual", 5, of, ReadInPlace, &extents);
-    packed.call.name(residual.only_if(desc.residual.is_some()));
-    let sum = Named::packed("sum", 6, of, Write, &extents);
-    packed.call.name(sum.only_if(desc.sum.is_some()));
+    packed.residual_and_sum([desc.residual, desc.sum], &extents);
     packed.call.judge_operands(desc.operands(OP))
 }
 
@@ -174,10 +180,7 @@ pub(crate) fn rms_norm(g: &mut Gen) -> bool {
     packed.name("input", ReadInPlace, &extents);
     packed.name("output", Write, &extents);
     packed.vector("weight", desc.weight, columns, rows > 0);
-    let residual = Named::packed("residual", 4, of, ReadInPlace, &extents);
-    packed.call.name(residual.only_if(desc.residual.is_some()));
-    let sum = Named::packed("sum", 5, of, Write, &extents);
-    packed.call.name(sum.only_if(desc.sum.is_some()));
+    packed.residual_and_sum([desc.residual, desc.sum], &extents);
     packed.call.judge_operands(desc.operands(OP))
 }
 
