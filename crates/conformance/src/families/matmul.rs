@@ -77,25 +77,31 @@ pub fn matmul_around(tile: [usize; 3]) -> Vec<Case> {
     products.map(Product::case).collect()
 }
 
-/// Products around the sizes of a tile, for a kernel that needs K-major f16 operands in whole vectors.
-#[must_use]
-pub fn matmul_along_k(tile: [usize; 3]) -> Vec<Case> {
-    let [m, n, k] = tile.map(|size| [size - 1, size, size + 1, 8]);
-    let depths = [8, k[1] - 8, k[1], k[1] + 8, 2 * k[1] + 24];
-    let rows = pairwise(&[2, 4, 4, 5, 2, 2, SCALES.len(), 3, 2], &format!("matmul along k {tile:?}"));
-    let products = rows.into_iter().map(|row| Product {
+/// A product of f16 operands in whole vectors. `row` chooses the type of C, m, n, k, the number of products, leading
+/// dimensions, factors, the bias and the data.
+fn of_halves(row: &[usize], [m, n, k]: [&[usize]; 3], trans: [BackendTranspose; 2]) -> Product {
+    Product {
         dtypes: [DTYPES[1], DTYPES[2]][row[0]],
-        shape: [m[row[1]], n[row[2]], depths[row[3]]],
+        shape: [m[row[1]], n[row[2]], k[row[3]]],
         batch: [1, 2][row[4]],
-        trans: [BackendTranspose::NoTrans, BackendTranspose::Trans],
+        trans,
         ld_extra: [0, 8][row[5]],
         scale: SCALES[row[6]],
         bias: BIASES[row[7]],
         activation: if row[0] == 1 { Activation::Gelu } else { Activation::Identity },
         data: [Data::Uniform, Data::Integers][row[8]],
         math: MathMode::Standard,
-    });
-    products.map(Product::case).collect()
+    }
+}
+
+/// Products around the sizes of a tile, for a kernel that needs K-major f16 operands in whole vectors.
+#[must_use]
+pub fn matmul_along_k(tile: [usize; 3]) -> Vec<Case> {
+    let [m, n, k] = tile.map(|size| [size - 1, size, size + 1, 8]);
+    let depths = [8, k[1] - 8, k[1], k[1] + 8, 2 * k[1] + 24];
+    let rows = pairwise(&[2, 4, 4, 5, 2, 2, SCALES.len(), 3, 2], &format!("matmul along k {tile:?}"));
+    let trans = [BackendTranspose::NoTrans, BackendTranspose::Trans];
+    rows.iter().map(|row| of_halves(row, [&m, &n, &depths], trans).case()).collect()
 }
 
 /// Products around the sizes of a tile, for a kernel that needs f16 operands in whole vectors in any layout.
@@ -104,17 +110,9 @@ pub fn matmul_in_vectors(tile: [usize; 3]) -> Vec<Case> {
     let [m, n, k] = tile.map(|size| [size - 8, size, size + 8, 8]);
     let depths = [8, k[1] - 8, k[1], 2 * k[1] + 24, 2 * k[1] + 5];
     let rows = pairwise(&[2, 4, 4, 5, 2, 4, 2, SCALES.len(), 3, 2], &format!("matmul in vectors {tile:?}"));
-    let products = rows.into_iter().map(|row| Product {
-        dtypes: [DTYPES[1], DTYPES[2]][row[0]],
-        shape: [m[row[1]], n[row[2]], depths[row[3]]],
-        batch: [1, 2][row[4]],
-        trans: [TRANSPOSES[row[5] % 2], TRANSPOSES[row[5] / 2]],
-        ld_extra: [0, 8][row[6]],
-        scale: SCALES[row[7]],
-        bias: BIASES[row[8]],
-        activation: if row[0] == 1 { Activation::Gelu } else { Activation::Identity },
-        data: [Data::Uniform, Data::Integers][row[9]],
-        math: MathMode::Standard,
+    let products = rows.into_iter().map(|mut row| {
+        let layout = row.remove(5);
+        of_halves(&row, [&m, &n, &depths], [TRANSPOSES[layout % 2], TRANSPOSES[layout / 2]])
     });
     products.map(Product::case).collect()
 }

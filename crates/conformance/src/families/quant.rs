@@ -69,6 +69,26 @@ pub(super) struct Product {
     pub(super) beyond: bool,
 }
 
+/// A product with nothing beside it.
+const PLAIN: Product = Product {
+    format: QuantFormat::Q8_0,
+    dtypes: [F32; 2],
+    m: 0,
+    n: 0,
+    k: 0,
+    ld_extra: 0,
+    alpha: 1.0,
+    bias: false,
+    activation: Activation::Identity,
+    residual: Residual::None,
+    norm: false,
+    gate: None,
+    data: Data::Uniform,
+    math: MathMode::Standard,
+    blocks: Blocks::AsTheyAre,
+    beyond: false,
+};
+
 pub(super) fn cases() -> Vec<Case> {
     [products(), quant_int8::products()].into_iter().flatten().chain(lookups()).chain(whole()).collect()
 }
@@ -98,9 +118,7 @@ pub(super) fn products() -> Vec<Case> {
         },
         norm: row[11] == 0,
         gate: Gate::ALL.get(row[12]).copied(),
-        math: MathMode::Standard,
-        blocks: Blocks::AsTheyAre,
-        beyond: false,
+        ..PLAIN
     });
     let empty = [[0, 5, 256], [5, 0, 256], [5, 4, 0]].into_iter().flat_map(|[m, n, k]| {
         FORMATS.map(|(format, _)| Product {
@@ -109,17 +127,12 @@ pub(super) fn products() -> Vec<Case> {
             m,
             n,
             k,
-            ld_extra: 0,
-            alpha: 1.0,
             bias: true,
             activation: Activation::Gelu,
             residual: Residual::Apart,
             norm: true,
             gate: Some(Gate::Swiglu),
-            data: Data::Uniform,
-            math: MathMode::Standard,
-            blocks: Blocks::AsTheyAre,
-            beyond: false,
+            ..PLAIN
         })
     });
     let shapes = tiles().chain(beyond()).chain(normalised()).chain(long());
@@ -141,17 +154,9 @@ fn long() -> impl Iterator<Item = Product> {
         n: 1,
         k,
         ld_extra,
-        alpha: 1.0,
-        bias: false,
-        activation: Activation::Identity,
-        residual: Residual::None,
         // Bounds of such sums would have room for what is left out.
         data: Data::Integers,
-        norm: false,
-        gate: None,
-        math: MathMode::Standard,
-        blocks: Blocks::AsTheyAre,
-        beyond: false,
+        ..PLAIN
     })
 }
 
@@ -183,11 +188,7 @@ fn tiles() -> impl Iterator<Item = Product> {
         activation: ACTIVATIONS[row[7]],
         residual: [Residual::None, Residual::Apart, Residual::InPlace][row[8]],
         data: [Data::Uniform, Data::Integers][row[9]],
-        norm: false,
-        gate: None,
-        math: MathMode::Standard,
-        blocks: Blocks::AsTheyAre,
-        beyond: false,
+        ..PLAIN
     })
 }
 
@@ -201,17 +202,8 @@ fn beyond() -> impl Iterator<Item = Product> {
         m: ROWS[row[0]],
         n: [5, 16, 65][row[1]],
         k: [96, 256, 384][row[2]],
-        ld_extra: 0,
-        alpha: 1.0,
-        bias: false,
-        activation: Activation::Identity,
-        residual: Residual::None,
-        data: Data::Uniform,
-        norm: false,
-        gate: None,
-        math: MathMode::Standard,
-        blocks: Blocks::AsTheyAre,
         beyond: true,
+        ..PLAIN
     })
 }
 
@@ -232,17 +224,10 @@ fn normalised() -> impl Iterator<Item = Product> {
             m: [1, 3][row[1]],
             n: if gate.is_some() { 4501 } else { 9001 },
             k: BLOCKS[row[0]].1,
-            ld_extra: 0,
-            alpha: 1.0,
-            bias: false,
-            activation: Activation::Identity,
             residual: [Residual::None, Residual::InPlace][row[4]],
-            data: Data::Uniform,
             norm: true,
             gate,
-            math: MathMode::Standard,
-            blocks: Blocks::AsTheyAre,
-            beyond: false,
+            ..PLAIN
         }
     })
 }
