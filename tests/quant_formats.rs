@@ -1,9 +1,12 @@
 //! GGUF's formats compared with two other implementations, bit by bit: 10,000 random blocks of each with the
 //! package `gguf` 0.19.0, whose checksums `tests/quant/reference.py` prints, and weights quantised by candle.
 
+use std::iter;
+
 use backend_api::quant::{QuantFormat, dequantize, quantize, repack, unpack};
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
+use conformance::Rng;
 
 const BLOCKS: usize = 10_000;
 
@@ -24,14 +27,10 @@ const QUANTISED: [(QuantFormat, u64); 3] = [
     (QuantFormat::Mxfp4, 0x0000_03fc_afe7_a6c7),
 ];
 
-/// The numbers of SplitMix64 from the seed 0.
+/// Random numbers, from one seed.
 fn noise() -> impl Iterator<Item = u64> {
-    (1u64..).map(|i| {
-        let z = i.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
-    })
+    let mut rng = Rng::new(0);
+    iter::repeat_with(move || rng.next_u64())
 }
 
 /// The sum of each number times an odd number that tells its place.

@@ -2,7 +2,7 @@
 
 use backend_api::DType;
 use backend_api::kv::KvFormat;
-use conformance::hash_of_name;
+use conformance::Rng;
 use half::f16;
 
 /// An operand's content; its handle is its number from 1 on.
@@ -16,7 +16,7 @@ pub(super) struct Buffer {
 /// What a case draws its numbers and its memory from.
 #[derive(Debug)]
 pub(super) struct Draw {
-    state: u64,
+    rng: Rng,
     /// Bytes that a kernel can bind.
     binding: usize,
     pub(super) buffers: Vec<Buffer>,
@@ -25,26 +25,17 @@ pub(super) struct Draw {
 impl Draw {
     /// Numbers that depend on nothing but the name of the case.
     pub(super) fn new(name: &str, binding: usize) -> Self {
-        Self { state: hash_of_name(name), binding, buffers: Vec::new() }
+        Self { rng: Rng::from_name(name), binding, buffers: Vec::new() }
     }
 
     /// Other numbers, without memory.
     pub(super) fn fork(&self) -> Self {
-        Self { state: self.state ^ 0x5555_5555, binding: self.binding, buffers: Vec::new() }
-    }
-
-    /// SplitMix64.
-    fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        Self { rng: self.rng.fork(), binding: self.binding, buffers: Vec::new() }
     }
 
     /// A number below `n`; 0 if there is none.
     pub(super) fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
+        self.rng.below(n.max(1))
     }
 
     /// A number from 1 to `n`.
@@ -53,11 +44,11 @@ impl Draw {
     }
 
     pub(super) fn one_in(&mut self, n: usize) -> bool {
-        self.below(n) == 0
+        self.rng.one_in(n)
     }
 
     pub(super) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len())]
+        self.rng.pick(choices)
     }
 
     pub(super) fn dtype(&mut self) -> DType {
@@ -100,7 +91,7 @@ impl Draw {
 
     /// A number between −2 and 2.
     fn number(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / (1 << 22) as f32 - 2.0
+        (self.rng.next_u64() >> 40) as f32 / (1 << 22) as f32 - 2.0
     }
 
     /// Memory of `n` numbers, most of them between −2 and 2.

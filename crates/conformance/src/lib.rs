@@ -46,4 +46,4 @@ pub use families::{
     attention_around, cases, conv_in_small, matmul_along_k, matmul_around, matmul_in_vectors, quant_products,
     rarity,
 };
-pub use rng::hash_of_name;
+pub use rng::{Rng, hash_of_name};

@@ -9,17 +9,32 @@ pub fn hash_of_name(name: &str) -> u64 {
 }
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
-pub(crate) struct Rng {
+#[derive(Clone, Debug)]
+pub struct Rng {
     state: u64,
 }
 
 impl Rng {
-    /// Seeded with [`hash_of_name`].
-    pub(crate) fn from_name(name: &str) -> Self {
-        Self { state: hash_of_name(name) }
+    /// Seeded with a number.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
+        Self { state: seed }
     }
 
-    pub(crate) fn next_u64(&mut self) -> u64 {
+    /// Seeded with [`hash_of_name`].
+    #[must_use]
+    pub fn from_name(name: &str) -> Self {
+        Self::new(hash_of_name(name))
+    }
+
+    /// Another stream of numbers, which depends on where this one is.
+    #[must_use]
+    pub const fn fork(&self) -> Self {
+        Self::new(self.state ^ 0x5555_5555)
+    }
+
+    /// The next number of 64 bits.
+    pub const fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -28,17 +43,17 @@ impl Rng {
     }
 
     /// A number below `n`, which is at least 1. The bias of the remainder doesn't matter for small `n`.
-    pub(crate) fn below(&mut self, n: usize) -> usize {
+    pub fn below(&mut self, n: usize) -> usize {
         (self.next_u64() % n as u64) as usize
     }
 
     /// One of `choices`.
-    pub(crate) fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+    pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }
 
     /// True once in `n` times.
-    pub(crate) fn one_in(&mut self, n: usize) -> bool {
+    pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
 
