@@ -12,16 +12,20 @@ fn matrix(ptr: u64, ld: usize) -> Matrix {
     Matrix::new(ptr, F32, ld)
 }
 
-/// A has many rows.
-pub(super) fn a(size: &Size) -> Family {
-    let (n, k) = (64, size.columns());
-    let rows = size.numbers() / k;
+/// A product of so many rows of A, of which `sampled` are compared at each place.
+fn rows_of_a(size: &Size, rows: usize, [n, k]: [usize; 2], sampled: usize) -> Family {
     let buffers = vec![numbers(rows * k), numbers(k * n), results(rows * n)];
     let operands = [Items(0, 4 * k), Shared(1), Items(2, 4 * n)];
-    along(size, buffers, rows, 2, &operands, move |_, m, run| {
+    along(size, buffers, rows, sampled, &operands, move |_, m, run| {
         let desc = MatmulDesc::new(m, n, k, matrix(1, k), matrix(2, n), matrix(3, n));
         run("matmul", Command::Matmul(&desc));
     })
+}
+
+/// A has many rows.
+pub(super) fn a(size: &Size) -> Family {
+    let k = size.columns();
+    rows_of_a(size, size.numbers() / k, [64, k], 2)
 }
 
 /// A has many rows of f16.
@@ -41,14 +45,8 @@ pub(super) fn a_f16(size: &Size) -> Family {
 
 /// C has many rows.
 pub(super) fn c(size: &Size) -> Family {
-    let (n, k) = (size.columns(), 32);
-    let rows = size.numbers() / n;
-    let buffers = vec![numbers(rows * k), numbers(k * n), results(rows * n)];
-    let operands = [Items(0, 4 * k), Shared(1), Items(2, 4 * n)];
-    along(size, buffers, rows, 1, &operands, move |_, m, run| {
-        let desc = MatmulDesc::new(m, n, k, matrix(1, k), matrix(2, n), matrix(3, n));
-        run("matmul", Command::Matmul(&desc));
-    })
+    let n = size.columns();
+    rows_of_a(size, size.numbers() / n, [n, 32], 1)
 }
 
 /// Rows of A and of C.

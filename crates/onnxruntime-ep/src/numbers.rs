@@ -123,48 +123,32 @@ impl Numbers {
     /// floating-point numbers become the nearest integer of 32 bits, and NaN 0, as on the device.
     pub(crate) fn convert(self, to: Kind) -> Self {
         match (self, to) {
-            (Self::Float(numbers), Kind::F32) => {
-                Self::Float(numbers.into_iter().map(|x| f64::from(x as f32)).collect())
-            }
-            (Self::Float(numbers), Kind::F16) => {
-                Self::Float(numbers.into_iter().map(|x| f16::from_f64(x).to_f64()).collect())
-            }
-            (Self::Float(numbers), Kind::Bool) => {
-                Self::Int(numbers.into_iter().map(|x| i64::from(x != 0.0)).collect())
-            }
-            (Self::Float(numbers), Kind::I32) => {
-                Self::Int(numbers.into_iter().map(|x| i64::from(x as i32)).collect())
-            }
-            (Self::Float(numbers), Kind::U32) => {
-                Self::Int(numbers.into_iter().map(|x| i64::from(x as u32)).collect())
-            }
+            (Self::Float(numbers), Kind::F32) => Self::floats_of(numbers, |x| f64::from(x as f32)),
+            (Self::Float(numbers), Kind::F16) => Self::floats_of(numbers, |x| f16::from_f64(x).to_f64()),
+            (Self::Float(numbers), Kind::Bool) => Self::ints_of(numbers, |x| i64::from(x != 0.0)),
+            (Self::Float(numbers), Kind::I32) => Self::ints_of(numbers, |x| i64::from(x as i32)),
+            (Self::Float(numbers), Kind::U32) => Self::ints_of(numbers, |x| i64::from(x as u32)),
             (Self::Float(numbers), Kind::I64 | Kind::I8 | Kind::Raw) => {
-                Self::Int(numbers.into_iter().map(|x| x as i64).collect()).convert(to)
+                Self::ints_of(numbers, |x| x as i64).convert(to)
             }
             // By f64, an integer beyond 2⁵³ would be rounded twice.
-            (Self::Int(numbers), Kind::F32) => {
-                Self::Float(numbers.into_iter().map(|x| f64::from(x as f32)).collect())
-            }
-            (Self::Int(numbers), Kind::F16) => {
-                Self::Float(numbers.into_iter().map(|x| x as f64).collect()).convert(to)
-            }
-            (Self::Int(numbers), Kind::I32) => {
-                Self::Int(numbers.into_iter().map(|x| i64::from(x as i32)).collect())
-            }
-            (Self::Int(numbers), Kind::U32) => {
-                Self::Int(numbers.into_iter().map(|x| i64::from(x as u32)).collect())
-            }
-            (Self::Int(numbers), Kind::Bool) => {
-                Self::Int(numbers.into_iter().map(|x| i64::from(x != 0)).collect())
-            }
-            (Self::Int(numbers), Kind::I8) => {
-                Self::Int(numbers.into_iter().map(|x| i64::from(x as i8)).collect())
-            }
-            (Self::Int(numbers), Kind::Raw) => {
-                Self::Int(numbers.into_iter().map(|x| i64::from(x as u8)).collect())
-            }
+            (Self::Int(numbers), Kind::F32) => Self::floats_of(numbers, |x| f64::from(x as f32)),
+            (Self::Int(numbers), Kind::F16) => Self::floats_of(numbers, |x| x as f64).convert(to),
+            (Self::Int(numbers), Kind::I32) => Self::ints_of(numbers, |x| i64::from(x as i32)),
+            (Self::Int(numbers), Kind::U32) => Self::ints_of(numbers, |x| i64::from(x as u32)),
+            (Self::Int(numbers), Kind::Bool) => Self::ints_of(numbers, |x| i64::from(x != 0)),
+            (Self::Int(numbers), Kind::I8) => Self::ints_of(numbers, |x| i64::from(x as i8)),
+            (Self::Int(numbers), Kind::Raw) => Self::ints_of(numbers, |x| i64::from(x as u8)),
             (Self::Int(numbers), Kind::I64) => Self::Int(numbers),
         }
+    }
+
+    fn ints_of<T>(numbers: Vec<T>, of: impl Fn(T) -> i64) -> Self {
+        Self::Int(numbers.into_iter().map(of).collect())
+    }
+
+    fn floats_of<T>(numbers: Vec<T>, of: impl Fn(T) -> f64) -> Self {
+        Self::Float(numbers.into_iter().map(of).collect())
     }
 }
 

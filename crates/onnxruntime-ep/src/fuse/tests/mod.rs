@@ -69,29 +69,25 @@ fn perm(graph: &mut Graph, node: usize, axes: &[i64]) {
 
 #[test]
 fn gelu_in_the_order_of_two_exporters() {
-    let pytorch = fused(
-        &[
-            ("Div", &["x", "1.4142135"], "a"),
-            ("Erf", &["a"], "b"),
-            ("Add", &["b", "1"], "c"),
-            ("Mul", &["x", "c"], "d"),
-            ("Mul", &["d", "0.5"], "y"),
-        ],
-        "y",
-    );
-    assert_eq!(operators(&pytorch), ["Gelu"]);
-    let dynamo = fused(
-        &[
-            ("Mul", &["x", "0.70710677"], "a"),
-            ("Erf", &["a"], "b"),
-            ("Add", &["b", "1"], "c"),
-            ("Mul", &["0.5", "x"], "d"),
-            ("Mul", &["d", "c"], "y"),
-        ],
-        "y",
-    );
-    assert_eq!(operators(&dynamo), ["Gelu"]);
-    assert_eq!(dynamo.nodes[0].inputs, ["x"]);
+    let pytorch: [(&str, &[&str], &str); 5] = [
+        ("Div", &["x", "1.4142135"], "a"),
+        ("Erf", &["a"], "b"),
+        ("Add", &["b", "1"], "c"),
+        ("Mul", &["x", "c"], "d"),
+        ("Mul", &["d", "0.5"], "y"),
+    ];
+    let dynamo: [(&str, &[&str], &str); 5] = [
+        ("Mul", &["x", "0.70710677"], "a"),
+        ("Erf", &["a"], "b"),
+        ("Add", &["b", "1"], "c"),
+        ("Mul", &["0.5", "x"], "d"),
+        ("Mul", &["d", "c"], "y"),
+    ];
+    for nodes in [pytorch, dynamo] {
+        let graph = fused(&nodes, "y");
+        assert_eq!(operators(&graph), ["Gelu"]);
+        assert_eq!(graph.nodes[0].inputs, ["x"]);
+    }
 }
 
 #[test]
