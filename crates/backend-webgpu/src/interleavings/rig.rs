@@ -58,6 +58,13 @@ impl Rig {
         Self(Arc::new(WebGpuBackend::over(Opened::new(context))))
     }
 
+    /// Memory with the [`pattern`] of this number.
+    pub(super) fn filled(&self, of: usize, len: usize) -> u64 {
+        let ptr = self.alloc(len).unwrap();
+        self.copy_htod(ptr, &pattern(of, len)).unwrap();
+        ptr
+    }
+
     /// Asserts that no memory is left, once the device is done and the pool is emptied.
     pub(super) fn assert_gives_all_back(&self) {
         self.trim().unwrap();

@@ -250,6 +250,7 @@ mod tests {
     use super::*;
     use crate::WebGpuBackend;
     use crate::ops::shared::bound_windows::{self, address};
+    use crate::ops::shared::long_work::visit_parts;
     use crate::recorder::UNBINDABLE;
 
     /// Windows of f32 into a buffer for each operand, of which a binding may show `max_bytes`.
@@ -324,11 +325,7 @@ mod tests {
     }
 
     fn divide(part: &Part, rows: &mut Rows) -> usize {
-        let Some(parts) = part.halves() else {
-            add(part, rows);
-            return 1;
-        };
-        parts.iter().map(|part| divide(part, rows)).sum()
+        visit_parts(part, Part::halves, &mut |part| add(part, rows))
     }
 
     #[test]

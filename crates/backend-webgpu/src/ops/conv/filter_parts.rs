@@ -172,12 +172,11 @@ mod tests {
     use std::cell::RefCell;
 
     use backend_api::desc::{ConvShape, ImageShape, Window as FilterWindow};
-    use backend_api::{Activation, DType};
 
     use super::*;
     use crate::WebGpuBackend;
     use crate::ops::plans;
-    use crate::ops::shared::bound_windows::{self, address};
+    use crate::ops::shared::bound_windows::address;
 
     #[test]
     fn groups_come_before_filters_and_parts_are_smaller() {
@@ -209,19 +208,7 @@ mod tests {
         let gather =
             if transposed { ConvGather::transposed } else { ConvGather::forward }("test", &shape).unwrap();
         assert_eq!([gather.groups, gather.channels, gather.filters], [groups, 3, filters]);
-        let [input, filter, bias, output] = bound_windows::windows(backend.device().unwrap(), max_bytes);
-        Job {
-            gather,
-            first_row: 0,
-            dtype: DType::F32,
-            transposed,
-            biased: true,
-            activation: Activation::Identity,
-            input,
-            filter,
-            bias,
-            output,
-        }
+        Job::of_buffers(backend.device().unwrap(), gather, transposed, max_bytes)
     }
 
     const KINDS: [(ImageLayout, bool); 4] = [

@@ -3,6 +3,8 @@
 use backend_api::support::ConvGather;
 use backend_api::{Activation, DType};
 
+#[cfg(test)]
+use crate::ops::shared::bound_windows;
 use crate::recorder::Window;
 
 /// A convolution or the transposition of one, with everything checked.
@@ -20,4 +22,30 @@ pub(super) struct Job {
     pub(super) filter: Window,
     pub(super) bias: Window,
     pub(super) output: Window,
+}
+
+#[cfg(test)]
+impl Job {
+    /// A convolution of f32 with biases and buffers of its own, of which a binding may show `max_bytes`.
+    pub(super) fn of_buffers(
+        device: &wgpu::Device,
+        gather: ConvGather,
+        transposed: bool,
+        max_bytes: u64,
+    ) -> Self {
+        let [input, filter, bias, output] = bound_windows::windows(device, max_bytes);
+        let (dtype, activation) = (DType::F32, Activation::Identity);
+        Self {
+            gather,
+            first_row: 0,
+            dtype,
+            transposed,
+            biased: true,
+            activation,
+            input,
+            filter,
+            bias,
+            output,
+        }
+    }
 }

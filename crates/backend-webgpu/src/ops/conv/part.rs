@@ -154,12 +154,13 @@ impl Job {
 mod tests {
     use std::collections::BTreeMap;
 
+    use backend_api::DeviceKind;
     use backend_api::desc::{ConvShape, ImageShape, Window as FilterWindow};
-    use backend_api::{Activation, DeviceKind};
 
     use super::*;
     use crate::WebGpuBackend;
-    use crate::ops::shared::bound_windows::{self, address};
+    use crate::ops::shared::bound_windows::address;
+    use crate::ops::shared::long_work::visit_parts;
     use crate::recorder::UNBINDABLE;
 
     /// A convolution of f32 with buffers of its own, of which a binding may show `max_bytes`.
@@ -168,19 +169,8 @@ mod tests {
         let mut shape = ConvShape::new(image, 3 * groups, FilterWindow::new([3, 2])).with_layout(layout);
         shape.groups = groups;
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
-        let [input, filter, bias, output] = bound_windows::windows(backend.device().unwrap(), max_bytes);
-        Job {
-            gather: ConvGather::forward("test", &shape).unwrap(),
-            first_row: 0,
-            dtype: DType::F32,
-            transposed: false,
-            biased: true,
-            activation: Activation::Identity,
-            input,
-            filter,
-            bias,
-            output,
-        }
+        let gather = ConvGather::forward("test", &shape).unwrap();
+        Job::of_buffers(backend.device().unwrap(), gather, false, max_bytes)
     }
 
     /// What each result is made of, by its address: where the channels of its image begin and end, its filter begins
@@ -230,11 +220,7 @@ mod tests {
     }
 
     fn divide(job: &Job, results: &mut Results) -> usize {
-        let Some(parts) = job.halves() else {
-            add(job, results);
-            return 1;
-        };
-        parts.iter().map(|part| divide(part, results)).sum()
+        visit_parts(job, Job::halves, &mut |part| add(part, results))
     }
 
     #[test]

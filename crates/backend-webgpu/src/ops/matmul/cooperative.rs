@@ -340,19 +340,14 @@ fn result_libs(dtype: DType, in_registers: bool) -> &'static [Lib] {
 
 #[cfg(test)]
 mod tests {
-    use backend_api::Activation;
-
     use super::*;
     use crate::ops::plans::bounds::assert_room;
 
     #[test]
     fn workgroups_take_what_their_text_says() {
-        let dtypes = [DType::F16, DType::F16, DType::F32];
-        let (activation, vectors, element_access) = (Activation::Identity, true, false);
         for tile in CooperativeTile::all() {
             // Operands with the more rows, which are padded.
-            let trans = [tile.k > tile.m, tile.n >= tile.k];
-            let signature = Signature { dtypes, trans, activation, vectors, element_access };
+            let signature = Signature::of_halves([tile.k > tile.m, tile.n >= tile.k], false);
             assert_room(&tile.variant(&signature), 0, |limits| tile.fits(limits));
         }
     }

@@ -33,6 +33,13 @@ pub(super) struct Signature {
 }
 
 impl Signature {
+    /// The signature of f16 operands that are read by vectors, with a result of f32.
+    #[cfg(test)]
+    pub(super) fn of_halves(trans: [bool; 2], element_access: bool) -> Self {
+        let dtypes = [DType::F16, DType::F16, DType::F32];
+        Self { dtypes, trans, activation: Activation::Identity, vectors: true, element_access }
+    }
+
     /// The signature of a product whose operands are read element by element.
     pub(super) fn of(desc: &MatmulDesc) -> Self {
         Self {

@@ -237,6 +237,7 @@ mod tests {
     use super::*;
     use crate::ops::plans;
     use crate::ops::shared::bound_windows::{self, address};
+    use crate::ops::shared::long_work::visit_parts;
 
     const TRANS: [BackendTranspose; 2] = [BackendTranspose::NoTrans, BackendTranspose::Trans];
 
@@ -282,13 +283,8 @@ mod tests {
         }
     }
 
-    /// Divides a part as long as that can be done, and adds what the smallest make; how many there are.
     fn divide(part: &Part, halves: fn(&Part) -> Option<[Part; 2]>, results: &mut Results) -> usize {
-        let Some(parts) = halves(part) else {
-            add(part, results);
-            return 1;
-        };
-        parts.iter().map(|part| divide(part, halves, results)).sum()
+        visit_parts(part, halves, &mut |part| add(part, results))
     }
 
     #[test]

@@ -183,9 +183,7 @@ mod tests {
 
     #[test]
     fn workgroups_take_what_their_text_says() {
-        let dtypes = [DType::F16, DType::F16, DType::F32];
-        let (activation, vectors, element_access) = (Activation::Identity, true, true);
-        let signature = Signature { dtypes, trans: [false, true], activation, vectors, element_access };
+        let signature = Signature::of_halves([false, true], true);
         for shape in SkinnyCooperative::ALL {
             assert_room(&shape.variant(&signature), 0, |limits| shape.fits(limits));
         }

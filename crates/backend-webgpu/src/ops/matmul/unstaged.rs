@@ -243,9 +243,7 @@ mod tests {
 
     #[test]
     fn workgroups_take_what_their_text_says() {
-        let dtypes = [DType::F16, DType::F16, DType::F32];
-        let (activation, vectors, element_access) = (Activation::Identity, true, true);
-        let signature = Signature { dtypes, trans: [false; 2], activation, vectors, element_access };
+        let signature = Signature::of_halves([false; 2], true);
         for tile in Unstaged::ALL {
             let fits = |limits: &_| has_room(limits, tile.subgroups() * SUBGROUP, tile.workgroup_bytes());
             assert_room(&tile.variant(&signature), 0, fits);

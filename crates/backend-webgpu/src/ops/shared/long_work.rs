@@ -244,6 +244,20 @@ pub(in crate::ops) fn in_parts_of_slices<const N: usize>(
     in_parts(ctx, op, run, |run| launch(run.count(), slices.map(|slice| run.part_of(slice, item))))
 }
 
+/// Halves a whole until `halves` doesn't any more, and visits the parts in their order; how many there are.
+#[cfg(test)]
+pub(in crate::ops) fn visit_parts<T>(
+    whole: &T,
+    halves: fn(&T) -> Option<[T; 2]>,
+    visit: &mut impl FnMut(&T),
+) -> usize {
+    let Some(parts) = halves(whole) else {
+        visit(whole);
+        return 1;
+    };
+    parts.iter().map(|part| visit_parts(part, halves, visit)).sum()
+}
+
 impl Divisible for Run {
     fn seconds(&self, profile: &DeviceProfile) -> f64 {
         self.count() as f64 * (self.bytes / profile.bandwidth + self.flops / profile.flops)
