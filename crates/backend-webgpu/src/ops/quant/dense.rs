@@ -1,13 +1,13 @@
 //! Products of many rows: B is dequantised a part at a time, for the kernels of [`matmul`].
 
 use backend_api::desc::{Bias, BiasAxis, MatmulDesc, Matrix, QuantMatmulDesc};
-use backend_api::quant::QuantLayout;
 use backend_api::support::checked_product;
 use backend_api::{Activation, BackendError, BackendResult, BackendTranspose, DType};
 
 use super::dequantize::dequantize_rows;
 use super::formats::fits_half;
 use super::operands::Operands;
+use super::planes::Stored;
 use crate::memory::DeviceSlice;
 use crate::ops::copy::copy_windows;
 use crate::ops::matmul;
@@ -79,8 +79,7 @@ pub(super) fn multiply(
     ctx: &OpContext,
     op: &'static str,
     desc: &QuantMatmulDesc,
-    layout: &QuantLayout,
-    b: Option<&DeviceSlice>,
+    stored: Stored<'_>,
     windows: &Operands,
 ) -> BackendResult<()> {
     let (m, n, k) = (desc.m, desc.n(), desc.k());
@@ -92,7 +91,7 @@ pub(super) fn multiply(
         let _part = ctx.begin_part();
         let end = n.min(first.saturating_add(rows));
         let here = windows.starting_at(first);
-        dequantize_rows(ctx, op, layout, b, (first, end), (dtype, &scratch))?;
+        dequantize_rows(ctx, op, stored, (first, end), (dtype, &scratch))?;
         let b = Matrix::new(0, dtype, k);
         let mut product = MatmulDesc::new(m, end - first, k, desc.a, b, desc.c)
             .with_transpose(BackendTranspose::NoTrans, BackendTranspose::Trans)

@@ -8,7 +8,7 @@ use backend_api::{BackendResult, DType};
 
 use super::formats::{KINDS, fits_half, has_half_scales, weight_libs};
 use super::gather::Part;
-use super::planes::{PlaneParams, Planes, bindable, require_known};
+use super::planes::{PlaneParams, Planes, Stored, require_known};
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, invocation_grid};
@@ -58,29 +58,29 @@ pub(crate) fn dequantize(ctx: &OpContext, op: &'static str, desc: &DequantizeDes
     let dtype = desc.output.dtype;
     ctx.require_dtype(op, dtype)?;
     let ld = desc.output.ld;
-    write_rows(ctx, op, &layout, input.as_ref(), (0, layout.rows), (dtype, &output, ld))
+    let stored = Stored { layout: &layout, slice: input.as_ref() };
+    write_rows(ctx, op, stored, (0, layout.rows), (dtype, &output, ld))
 }
 
 /// The rows `first..end` of a matrix as packed numbers.
 pub(super) fn dequantize_rows(
     ctx: &OpContext,
     op: &'static str,
-    layout: &QuantLayout,
-    planes: Option<&DeviceSlice>,
+    stored: Stored<'_>,
     rows: (usize, usize),
     (dtype, output): (DType, &DeviceSlice),
 ) -> BackendResult<()> {
-    write_rows(ctx, op, layout, planes, rows, (dtype, output, layout.columns))
+    write_rows(ctx, op, stored, rows, (dtype, output, stored.layout.columns))
 }
 
 fn write_rows(
     ctx: &OpContext,
     op: &'static str,
-    layout: &QuantLayout,
-    planes: Option<&DeviceSlice>,
+    stored: Stored<'_>,
     (start, end): (usize, usize),
     (dtype, output, ld): (DType, &DeviceSlice, usize),
 ) -> BackendResult<()> {
+    let layout = stored.layout;
     // Of a single row, the leading dimension leads nowhere and may be any number.
     let ld = if end - start > 1 { ld } else { 0 };
     // Within the output's bytes, so the products don't overflow.
@@ -90,16 +90,15 @@ fn write_rows(
         (first..end).step_by(most).map(move |at| (at, end.min(at.saturating_add(most))))
     };
     in_parts(ctx, op, Run::of_bytes(end - start, 2.0 * row as f64), |run| {
-        bindable(ctx, layout, planes, step, (start + run.first, start + run.end))
-            .flat_map(launches)
-            .try_for_each(|(first, end)| {
+        stored.bindable(ctx, step, (start + run.first, start + run.end)).flat_map(launches).try_for_each(
+            |(first, end)| {
                 let part = DeviceSlice {
                     block: output.block.clone(),
                     offset: output.offset + (first - start) * step,
                     len: (end - first - 1) * step + row,
                 };
                 let output = ctx.output(&part, dtype);
-                let planes = Planes::new(ctx, op, layout, planes, (first, end), &output)?;
+                let planes = Planes::new(ctx, op, stored, (first, end), &output)?;
                 let (count, output) = (end - first, &output);
                 let part = Part { layout, dtype, count, indices: None, output, ld };
                 if dtype == DType::F16
@@ -109,7 +108,8 @@ fn write_rows(
                     return launch(ctx, op, &planes, &part);
                 }
                 part.launch(ctx, op, &planes, (first, end))
-            })
+            },
+        )
     })
 }
 

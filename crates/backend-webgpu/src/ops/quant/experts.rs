@@ -1,7 +1,6 @@
 //! Products of rows with the matrices that indices choose for them.
 
 use backend_api::desc::{ExpertMatmulDesc, Matrix};
-use backend_api::quant::QuantLayout;
 use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType};
 
@@ -11,8 +10,7 @@ use super::expert_kernels::{
 };
 use super::kernel_override::KernelOverride;
 use super::operands::ProductParams;
-use super::planes::{Planes, bindable_matrices, require_known};
-use crate::memory::DeviceSlice;
+use super::planes::{Planes, Stored, require_known};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::iterations;
 use crate::ops::shared::long_work::{Run, in_parts};
@@ -91,7 +89,7 @@ pub(crate) fn expert_matmul(ctx: &OpContext, op: &'static str, desc: &ExpertMatm
     in_parts(ctx, op, rows, |run| {
         let (mut part, windows) = (*desc, windows.rows(desc, (run.first, run.count())));
         part.rows = run.count();
-        let call = Call { ctx, op, layout: &layout, b: b.as_ref() };
+        let call = Call { ctx, op, b: Stored { layout: &layout, slice: b.as_ref() } };
         if call.sums_apart(&part) {
             call.products_and_sums(&part, &windows)
         } else {
@@ -104,8 +102,7 @@ pub(crate) fn expert_matmul(ctx: &OpContext, op: &'static str, desc: &ExpertMatm
 struct Call<'a> {
     ctx: &'a OpContext,
     op: &'static str,
-    layout: &'a QuantLayout,
-    b: Option<&'a DeviceSlice>,
+    b: Stored<'a>,
 }
 
 impl Call<'_> {
@@ -114,7 +111,7 @@ impl Call<'_> {
         let all = (0, desc.experts);
         // Without indices, none is looked at.
         let rows = if desc.used > 0 { desc.b.rows / desc.experts } else { 0 };
-        bindable_matrices(self.ctx, self.layout, self.b, rows, all)
+        self.b.bindable_matrices(self.ctx, rows, all)
     }
 
     /// Whether the sums of rows are another launch's.
@@ -133,7 +130,7 @@ impl Call<'_> {
     /// products are summed, else over one.
     fn has_end(&self, desc: &ExpertMatmulDesc, kernel: Kernel) -> bool {
         let turns = if desc.weights.is_some() { desc.used } else { 1 };
-        let wanted = turns.saturating_mul(kernel.iterations(self.layout.units));
+        let wanted = turns.saturating_mul(kernel.iterations(self.b.layout.units));
         iterations::exceeded(self.ctx, wanted).is_none()
     }
 
@@ -142,7 +139,7 @@ impl Call<'_> {
         let pairs = desc.rows.saturating_mul(desc.used);
         let is_many = pairs >= desc.experts.saturating_mul(TILED_ROWS);
         // Each invocation of the order looks at its share of the indices twice.
-        let longest = Kernel::Tiled.iterations(self.layout.units).max(2 * pairs.div_ceil(ORDER_WORKGROUP));
+        let longest = Kernel::Tiled.iterations(self.b.layout.units).max(2 * pairs.div_ceil(ORDER_WORKGROUP));
         let has_end = iterations::exceeded(self.ctx, longest).is_none();
         if pairs > 0 && has_end && (asked == Some(KernelOverride::Tiled) || asked.is_none() && is_many) {
             return Kernel::Tiled;
@@ -194,17 +191,17 @@ impl Call<'_> {
 
     /// The products, or where `desc` has weights their sums, in as few launches as B can be bound in.
     fn products(&self, desc: &ExpertMatmulDesc, windows: &Operands) -> BackendResult<()> {
-        let &Self { ctx, op, layout, b } = self;
+        let &Self { ctx, op, b } = self;
         let kernel = self.kernel(desc);
         let is_sum = desc.weights.is_some();
         let [_, c_rows] = desc.rows_of(op)?;
         let pairs = checked_product(op, "indices", &[desc.rows, desc.used])?;
         let turns = if is_sum { desc.used } else { 1 };
-        iterations::require(ctx, op, "experts of a row", turns, kernel.iterations(layout.units))?;
+        iterations::require(ctx, op, "experts of a row", turns, kernel.iterations(b.layout.units))?;
         let plan = if kernel == Kernel::Tiled { Some(self.order(desc, windows, pairs)?) } else { None };
         let stacked = desc.b.rows / desc.experts;
         for (first, end) in self.bound(desc) {
-            let planes = Planes::new(ctx, op, layout, b, (first * stacked, end * stacked), &windows.c)?;
+            let planes = Planes::new(ctx, op, b, (first * stacked, end * stacked), &windows.c)?;
             let tiles_n = desc.n().div_ceil(kernel.columns(desc.gate.is_some()));
             let tiles_m = if plan.is_some() { entries(desc, pairs) } else { c_rows };
             let tiles = checked_product(op, "tiles", &[tiles_m, tiles_n])?;
@@ -220,7 +217,7 @@ impl Call<'_> {
                 m: dim(op, "rows", a_rows)?,
                 n: dim(op, "n", desc.n())?,
                 k: dim(op, "k", desc.k())?,
-                units: dim(op, "k", layout.units)?,
+                units: dim(op, "k", b.layout.units)?,
                 tiles_n: dim(op, "tiles", tiles_n)?,
                 tiles: dim(op, "tiles", tiles)?,
                 planes: planes.params(),

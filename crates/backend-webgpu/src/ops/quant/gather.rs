@@ -6,7 +6,7 @@ use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType};
 
 use super::formats::{KINDS, format_libs};
-use super::planes::{PlaneParams, Planes, bindable, require_known};
+use super::planes::{PlaneParams, Planes, Stored, require_known};
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::ops::op_context::{OpContext, dim, invocation_grid};
 use crate::ops::shared::long_work::{Run, in_parts};
@@ -68,6 +68,7 @@ pub(crate) fn quant_gather(ctx: &OpContext, op: &'static str, desc: &QuantGather
     let run = run.over(ctx, &output, row).over(ctx, &indices, DType::U32.size());
     let output = ctx.output(&output, desc.dtype);
     let indices = ctx.input(op, &indices, DType::U32, &output)?;
+    let stored = Stored { layout: &layout, slice: table.as_ref() };
     in_parts(ctx, op, run, |run| {
         let part = Part {
             layout: &layout,
@@ -78,11 +79,11 @@ pub(crate) fn quant_gather(ctx: &OpContext, op: &'static str, desc: &QuantGather
             ld: columns,
         };
         if layout.rows == 0 {
-            return part.launch(ctx, op, &Planes::new(ctx, op, &layout, None, (0, 0), &output)?, (0, 0));
+            return part.launch(ctx, op, &Planes::new(ctx, op, stored, (0, 0), &output)?, (0, 0));
         }
         // Of a table that can't be bound as a whole, each launch knows some rows.
-        bindable(ctx, &layout, table.as_ref(), 0, (0, layout.rows)).try_for_each(|rows| {
-            let planes = Planes::new(ctx, op, &layout, table.as_ref(), rows, &output)?;
+        stored.bindable(ctx, 0, (0, layout.rows)).try_for_each(|rows| {
+            let planes = Planes::new(ctx, op, stored, rows, &output)?;
             part.launch(ctx, op, &planes, rows)
         })
     })

@@ -1,7 +1,6 @@
 //! Products with a quantised matrix.
 
 use backend_api::desc::QuantMatmulDesc;
-use backend_api::quant::QuantLayout;
 use backend_api::{Activation, BackendResult};
 
 use super::cooperative;
@@ -9,11 +8,10 @@ use super::dense::{self, has_room_for_residual, prepare_residual};
 use super::kernel::{Kernel, Signature, TILE};
 use super::kernel_override::KernelOverride;
 use super::operands::{Operands, Params, Slices};
-use super::planes::{Planes, bindable, require_known};
+use super::planes::{Planes, Stored, require_known};
 use super::skinny_cooperative::Tile;
 use super::{int8, stages};
 use crate::kernels::Variant;
-use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::iterations;
 use crate::ops::shared::long_work::{Run, in_parts, require_end};
@@ -50,6 +48,7 @@ pub(super) fn multiply(
     slices: &Slices<'_>,
 ) -> BackendResult<()> {
     let layout = desc.b.layout(op)?;
+    let stored = Stored { layout: &layout, slice: slices.b };
     let windows = Operands::new(ctx, op, desc, slices)?;
     let asked = ctx.state.quant_matmul_override.get();
     let is_asked_for = asked == Some(KernelOverride::SkinnyCooperative);
@@ -64,7 +63,7 @@ pub(super) fn multiply(
         && has_room_for_residual(desc)
         && let Some(tile) = cooperative::Tile::candidate(ctx, desc, &windows)
     {
-        return multiply_by_tiles(ctx, op, desc, &layout, slices.b, &windows, tile);
+        return multiply_by_tiles(ctx, op, desc, stored, &windows, tile);
     }
     let columns = Run::of_flops(desc.n(), desc.flops() / desc.n().max(1) as f64)
         .with_iterations(kernel.steps(layout.units) as f64)
@@ -73,19 +72,19 @@ pub(super) fn multiply(
     if kernel == Kernel::Tiled && may_dequantize && dense::is_possible(ctx, desc) {
         // Its parts know only their own work.
         require_end(ctx, op, &columns)?;
-        return dense::multiply(ctx, op, desc, &layout, slices.b, &windows);
+        return dense::multiply(ctx, op, desc, stored, &windows);
     }
     iterations::require(ctx, op, "units of 128 columns", layout.units, kernel.iterations(1))?;
     let (desc, windows) =
         if kernel.is_int8() { int8::rounded(ctx, op, desc, &windows)? } else { (*desc, windows) };
     let (desc, windows) = (&desc, &windows);
     in_parts(ctx, op, columns, |run| {
-        let planes = |rows| Planes::new(ctx, op, &layout, slices.b, rows, &windows.c);
+        let planes = |rows| Planes::new(ctx, op, stored, rows, &windows.c);
         if desc.gate.is_some() {
             let planes = planes((0, desc.b.rows))?.starting_at(dim(op, "n", run.first)?);
             return launch(ctx, op, desc, windows, kernel, &planes, (run.first, run.end));
         }
-        bindable(ctx, &layout, slices.b, 0, (run.first, run.end)).try_for_each(|(first, end)| {
+        stored.bindable(ctx, 0, (run.first, run.end)).try_for_each(|(first, end)| {
             launch(ctx, op, desc, windows, kernel, &planes((first, end))?, (first, end))
         })
     })
@@ -96,8 +95,7 @@ fn multiply_by_tiles(
     ctx: &OpContext,
     op: &'static str,
     desc: &QuantMatmulDesc,
-    layout: &QuantLayout,
-    b: Option<&DeviceSlice>,
+    stored: Stored<'_>,
     windows: &Operands,
     tile: cooperative::Tile,
 ) -> BackendResult<()> {
@@ -106,8 +104,8 @@ fn multiply_by_tiles(
     require_end(ctx, op, &columns)?;
     prepare_residual(ctx, op, desc, windows)?;
     in_parts(ctx, op, columns, |run| {
-        bindable(ctx, layout, b, 0, (run.first, run.end)).try_for_each(|(first, end)| {
-            let planes = Planes::new(ctx, op, layout, b, (first, end), &windows.c)?;
+        stored.bindable(ctx, 0, (run.first, run.end)).try_for_each(|(first, end)| {
+            let planes = Planes::new(ctx, op, stored, (first, end), &windows.c)?;
             tile.launch(ctx, op, desc, windows, &planes, (first, end))
         })
     })

@@ -34,6 +34,14 @@ params! {
     }
 }
 
+/// A quantised matrix in memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stored<'a> {
+    pub(super) layout: &'a QuantLayout,
+    /// `None` of a matrix without weights.
+    pub(super) slice: Option<&'a DeviceSlice>,
+}
+
 /// Some rows of a quantised matrix.
 #[derive(Debug)]
 pub(super) struct Planes {
@@ -46,15 +54,14 @@ pub(super) struct Planes {
 }
 
 impl Planes {
-    /// The rows `first..end` of the matrix in `slice`, which is `None` for one without weights.
+    /// The rows `first..end` of the matrix.
     ///
     /// # Errors
     /// [`Limit`](BackendError::Limit) if the rows are more than can be bound.
     pub(super) fn new(
         ctx: &OpContext,
         op: &'static str,
-        layout: &QuantLayout,
-        slice: Option<&DeviceSlice>,
+        Stored { layout, slice }: Stored<'_>,
         (first, end): (usize, usize),
         output: &Window,
     ) -> BackendResult<Self> {
@@ -110,28 +117,28 @@ impl Planes {
     }
 }
 
-/// The parts of `first..end` matrices of `matrix` rows each whose planes can be bound.
-pub(super) fn bindable_matrices(
-    ctx: &OpContext,
-    layout: &QuantLayout,
-    slice: Option<&DeviceSlice>,
-    matrix: usize,
-    range: (usize, usize),
-) -> impl Iterator<Item = (usize, usize)> + use<> {
-    // Matrices without rows have nothing to be bound.
-    let most = bindable_rows(ctx, layout, 0).checked_div(matrix).map_or(usize::MAX, |most| most.max(1));
-    Quants::of(ctx, layout, slice, matrix).parts(most, range)
-}
+impl Stored<'_> {
+    /// The parts of `first..end` matrices of `matrix` rows each whose planes can be bound.
+    pub(super) fn bindable_matrices(
+        self,
+        ctx: &OpContext,
+        matrix: usize,
+        range: (usize, usize),
+    ) -> impl Iterator<Item = (usize, usize)> + use<> {
+        // Matrices without rows have nothing to be bound.
+        let most = bindable_rows(ctx, self.layout, 0).checked_div(matrix);
+        Quants::of(ctx, self, matrix).parts(most.map_or(usize::MAX, |most| most.max(1)), range)
+    }
 
-/// The parts of `first..end` whose planes can be bound, and an output with so many bytes from row to row.
-pub(super) fn bindable(
-    ctx: &OpContext,
-    layout: &QuantLayout,
-    slice: Option<&DeviceSlice>,
-    output_row: usize,
-    range: (usize, usize),
-) -> impl Iterator<Item = (usize, usize)> + use<> {
-    Quants::of(ctx, layout, slice, 1).parts(bindable_rows(ctx, layout, output_row), range)
+    /// The parts of `first..end` whose planes can be bound, and an output with so many bytes from row to row.
+    pub(super) fn bindable(
+        self,
+        ctx: &OpContext,
+        output_row: usize,
+        range: (usize, usize),
+    ) -> impl Iterator<Item = (usize, usize)> + use<> {
+        Quants::of(ctx, self, 1).parts(bindable_rows(ctx, self.layout, output_row), range)
+    }
 }
 
 /// Where the quants lie, which are the most of a matrix.
@@ -148,7 +155,7 @@ struct Quants {
 }
 
 impl Quants {
-    fn of(ctx: &OpContext, layout: &QuantLayout, slice: Option<&DeviceSlice>, rows: usize) -> Self {
+    fn of(ctx: &OpContext, Stored { layout, slice }: Stored<'_>, rows: usize) -> Self {
         Self {
             start: slice.map_or(0, |slice| slice.offset.saturating_add(layout.quants.offset)),
             item: layout.quants.row_bytes.saturating_mul(rows),
@@ -183,7 +190,7 @@ fn bindable_rows(ctx: &OpContext, layout: &QuantLayout, output_row: usize) -> us
 
 /// Whether all rows can be bound at once.
 pub(super) fn is_bindable(ctx: &OpContext, layout: &QuantLayout) -> bool {
-    bindable(ctx, layout, None, 0, (0, layout.rows)).count() <= 1
+    Stored { layout, slice: None }.bindable(ctx, 0, (0, layout.rows)).count() <= 1
 }
 
 /// Bytes of the scales that a kernel reads at once, the `ScaleWords` of the format's helper file.
