@@ -1,15 +1,10 @@
 // Keys or values of Q8_0 as packed elements, `[batch, heads, tokens, dim]`: four of them for each invocation.
 //
-// needs: T, lib/grid
+// needs: T, lib/invocation_outputs
 
 const BLOCK_WORDS: u32 = 9u;
 
-@compute @workgroup_size(256)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let four = flat_group(workgroup.id, workgroup.count) * 256u + index;
-  if four >= params.fours {
-    return;
-  }
+fn make_output(four: u32) {
   let row = four / (params.dim / 4u);
   let d = four % (params.dim / 4u) * 4u;
   let token = row % params.tokens;

@@ -4,17 +4,12 @@
 // Tokens behind a sequence's last are left as they are, but for those that a tile may take with it: these are 0, since
 // kernels sum up again what comes to no number by values that nobody sees.
 //
-// needs: T, A = T, lib/grid, lib/vec_1 or lib/vec_4
+// needs: T, A = T, lib/invocation_outputs, lib/vec_1 or lib/vec_4
 
 // The most keys of a tile of attention.
 const TILE: u32 = 256u;
 
-@compute @workgroup_size(256)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let unit = flat_group(workgroup.id, workgroup.count) * 256u + index;
-  if unit >= params.units {
-    return;
-  }
+fn make_output(unit: u32) {
   let row = unit / params.dim;
   let token = row % params.tokens;
   let head = row / params.tokens % params.heads;

@@ -1,14 +1,9 @@
 // Results of a convolution whose sums were made in slices: activation(Σ slices + bias). The slices are added
 // in order, so that the result is always the same.
 //
-// needs: T, ACTIVATION
+// needs: T, ACTIVATION, lib/invocation_outputs
 
-@compute @workgroup_size(256)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let i = flat_group(workgroup.id, workgroup.count) * 256u + lane;
-  if i >= params.total {
-    return;
-  }
+fn make_output(i: u32) {
   var sum = 0.0;
   for (var slice = 0u; slice < params.slices; slice++) {
     sum += partial[slice * params.total + i];

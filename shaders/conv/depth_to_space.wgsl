@@ -2,14 +2,9 @@
 // "Real-Time Single Image and Video Super-Resolution Using an Efficient Sub-Pixel Convolutional Neural
 // Network", 2016).
 //
-// needs: T
+// needs: T, lib/invocation_outputs
 
-@compute @workgroup_size(256)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let i = flat_group(workgroup.id, workgroup.count) * 256u + lane;
-  if i >= params.total {
-    return;
-  }
+fn make_output(i: u32) {
   // An image of planes is one of a plane for each channel.
   let inner = select(1u, params.channels, params.interleaved == 1u);
   let pixel = i / inner;

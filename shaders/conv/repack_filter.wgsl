@@ -3,14 +3,9 @@
 // channel. Where the result is that of a transposition, the filters' own channels are exchanged. Rows are
 // filled up with 0.
 //
-// needs: T
+// needs: T, lib/invocation_outputs
 
-@compute @workgroup_size(256)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let i = flat_group(workgroup.id, workgroup.count) * 256u + lane;
-  if i >= params.total {
-    return;
-  }
+fn make_output(i: u32) {
   // The weight's row, counted over all groups, its channel, which may not exist, and its place in the
   // filter.
   let taps = params.channels_out * params.places;

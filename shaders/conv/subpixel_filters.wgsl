@@ -2,7 +2,7 @@
 // elements: of each filter those taps that meet a certain phase, as a filter of its own, filled up with 0. Or
 // numbers, one for each of these filters.
 //
-// needs: T
+// needs: T, lib/invocation_outputs
 
 fn weight(i: u32) -> T {
   let phases = params.phases_y * params.phases_x;
@@ -34,10 +34,6 @@ fn weight(i: u32) -> T {
   return filter_values[params.filter_offset + at];
 }
 
-@compute @workgroup_size(256)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let i = flat_group(workgroup.id, workgroup.count) * 256u + lane;
-  if i < params.total {
-    repacked[i] = weight(i);
-  }
+fn make_output(i: u32) {
+  repacked[i] = weight(i);
 }

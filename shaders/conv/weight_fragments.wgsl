@@ -1,13 +1,10 @@
 // Copies the f16 filters of a 3×3 convolution, with adjacent channels, to the order in which conv/halo has them
 // in fragments: sixteen filters by sixteen channels of a tap follow each other, for each invocation of a
 // subgroup four channels of one filter and of the one eight below. Beyond the last filter, these are another's.
+//
+// needs: lib/invocation_outputs
 
-@compute @workgroup_size(256)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let i = flat_group(workgroup.id, workgroup.count) * 256u + lane;
-  if i >= params.total {
-    return;
-  }
+fn make_output(i: u32) {
   let of_tap = params.channels / 16u;
   let fragment = i / 32u;
   let row = fragment / (9u * of_tap) * 16u + i % 32u / 4u;

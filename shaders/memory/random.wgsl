@@ -2,18 +2,13 @@
 // four.
 //
 // needs: T, TN (an element of the output), VEC_WIDTH, NORMAL, HAS_OFFSET (whether a number of 64 bits in memory is
-// added to where in the stream they begin), write
+// added to where in the stream they begin), write, lib/invocation_outputs
 
 fn placed(number: f32) -> f32 {
   return params.shift + rounded(params.scale * number);
 }
 
-@compute @workgroup_size(256)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let block = flat_group(workgroup.id, workgroup.count) * 256u + lane;
-  if block >= params.blocks {
-    return;
-  }
+fn make_output(block: u32) {
   var start = vec2<u32>(params.start_low, params.start_high);
   if HAS_OFFSET == 1u {
     start.x += offsets[params.offset];

@@ -3,18 +3,13 @@
 //
 // Columns, the output's start and its leading dimension are multiples of eight elements.
 //
-// needs: T = f16, a format's scales and its lib/quant_fragments_*, lib/quant_weights
+// needs: T = f16, a format's scales and its lib/quant_fragments_*, lib/quant_weights, lib/invocation_outputs
 
 fn packed(numbers: vec4<T>) -> vec2<u32> {
   return vec2<u32>(pack2x16float(vec2<f32>(numbers.xy)), pack2x16float(vec2<f32>(numbers.zw)));
 }
 
-@compute @workgroup_size(256)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let i = flat_group(workgroup.id, workgroup.count) * 256u + lane;
-  if i >= params.elements {
-    return;
-  }
+fn make_output(i: u32) {
   let row = i / params.words;
   let word = i - row * params.words;
   let unit = word / 4u;

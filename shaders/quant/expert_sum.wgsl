@@ -1,14 +1,9 @@
 // Sums of the products of a row's experts, multiplied by their weights. Where an index is no expert's, its weight and
 // its product may be anything.
 //
-// needs: TC, lib/quant_experts
+// needs: TC, lib/quant_experts, lib/invocation_outputs
 
-@compute @workgroup_size(256)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let i = flat_group(workgroup.id, workgroup.count) * 256u + lane;
-  if i >= params.elements {
-    return;
-  }
+fn make_output(i: u32) {
   let row = i / params.n;
   let column = i - row * params.n;
   var sum = 0.0;

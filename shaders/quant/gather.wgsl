@@ -2,14 +2,9 @@
 // outside the table, to which a negative one belongs because it counts as a large unsigned number. An
 // invocation makes eight elements, a word.
 //
-// needs: T, INDEXED, a format, lib/quant_output_1 or lib/quant_output_4
+// needs: T, INDEXED, a format, lib/quant_output_1 or lib/quant_output_4, lib/invocation_outputs
 
-@compute @workgroup_size(256)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let i = flat_group(workgroup.id, workgroup.count) * 256u + lane;
-  if i >= params.elements {
-    return;
-  }
+fn make_output(i: u32) {
   let number = i / params.words;
   let word = i - number * params.words;
   let unit = word / 16u;

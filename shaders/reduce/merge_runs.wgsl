@@ -2,18 +2,13 @@
 // runs are cut before it (the merge path of O. Green, R. McColl and D. A. Bader, 2012). What is beyond the
 // entries that are kept isn't merged.
 //
-// needs: INDICES (whether only the entries' indices are written)
+// needs: INDICES (whether only the entries' indices are written), lib/invocation_outputs
 
 fn entry(i: u32) -> vec2<u32> {
   return vec2<u32>(x[params.x + 2u * i], x[params.x + 2u * i + 1u]);
 }
 
-@compute @workgroup_size(256)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let place = flat_group(workgroup.id, workgroup.count) * 256u + lane;
-  if place >= params.rows * params.row_kept {
-    return;
-  }
+fn make_output(place: u32) {
   let row = place / params.row_kept;
   let column = place - row * params.row_kept;
   let pair = column / params.merged;

@@ -3,14 +3,9 @@
 // counts as a large unsigned number. An element is VEC_WIDTH numbers side by side, and rows are counted in
 // elements.
 //
-// needs: TN (an element), PER_ELEMENT
+// needs: TN (an element), PER_ELEMENT, lib/invocation_outputs
 
-@compute @workgroup_size(256)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let i = flat_group(workgroup.id, workgroup.count) * 256u + lane;
-  if i >= params.elements {
-    return;
-  }
+fn make_output(i: u32) {
   let number = i / params.columns;
   let outer = number / params.count;
   let which = select(number - outer * params.count, i, PER_ELEMENT == 1u);

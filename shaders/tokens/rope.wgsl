@@ -2,7 +2,7 @@
 // token's position and the pair. Elements from rotary_dim on are copied. One invocation for each pair, and
 // for each copied number.
 //
-// needs: T, Y (elements of input and output), IN_PLACE, INTERLEAVED, HAS_POSITIONS
+// needs: T, Y (elements of input and output), IN_PLACE, INTERLEAVED, HAS_POSITIONS, lib/invocation_outputs
 
 fn load(i: u32) -> T {
   if IN_PLACE == 1u {
@@ -11,12 +11,7 @@ fn load(i: u32) -> T {
   return input[i];
 }
 
-@compute @workgroup_size(256)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let i = flat_group(workgroup.id, workgroup.count) * 256u + lane;
-  if i >= params.total {
-    return;
-  }
+fn make_output(i: u32) {
   let part = i % params.work;
   let token = (i / params.work) % params.seq;
   let head = (i / (params.work * params.seq)) % params.heads;

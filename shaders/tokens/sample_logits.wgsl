@@ -1,14 +1,9 @@
 // Logits in f32, with a repetition penalty on those of recent tokens, and −∞ for NaN: one invocation for each
 // logit, which looks for its token in the row's window.
 //
-// needs: T (elements of the logits)
+// needs: T (elements of the logits), lib/invocation_outputs
 
-@compute @workgroup_size(256)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let at = flat_group(workgroup.id, workgroup.count) * 256u + lane;
-  if at >= params.rows * params.columns {
-    return;
-  }
+fn make_output(at: u32) {
   let row = at / params.columns;
   let token = at - row * params.columns;
   var logit = f32(x[params.x + at]);

@@ -38,6 +38,8 @@ macro_rules! libs {
 libs! {
     /// Workgroup indices of folded grids.
     GRID = "grid",
+    /// The entry point of kernels whose invocations make an output each.
+    INVOCATION_OUTPUTS = "invocation_outputs" needs [GRID],
     /// Numbers that WGSL has no literals for.
     SPECIAL = "special",
     /// The functions of one number that are needed most.

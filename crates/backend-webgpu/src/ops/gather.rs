@@ -13,7 +13,7 @@ use crate::recorder::Window;
 constants! { struct Constants { vec_width: u32, per_element: bool } }
 
 static GATHER: KernelSource = kernel!(
-    "tokens/gather", libs: [GRID],
+    "tokens/gather", libs: [INVOCATION_OUTPUTS],
     types: ["T"], constants: Constants, params: Params,
     reads: ["table: TN", "indices: u32"], writes: ["output: TN"],
 );
@@ -26,7 +26,7 @@ params! {
         all_rows: u32,
         columns: u32,
         count: u32,
-        elements: u32,
+        total: u32,
         table: u32,
         indices: u32,
         output: u32,
@@ -150,7 +150,7 @@ impl Part {
             all_rows: dim(op, "rows", self.all_rows)?,
             columns: dim(op, "columns", columns / vec_width)?,
             count: dim(op, "count", count)?,
-            elements: dim(op, "output", elements)?,
+            total: dim(op, "output", elements)?,
             table: table.offset / vec_width as u32,
             indices: indices.offset,
             output: output.offset / vec_width as u32,

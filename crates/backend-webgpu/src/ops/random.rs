@@ -4,7 +4,7 @@ use backend_api::desc::{Distribution, RandomDesc};
 use backend_api::{BackendResult, DType};
 
 use super::shared::long_work::{Run, in_parts};
-use crate::kernels::libs::{CONVERT_F16, GRID, PHILOX};
+use crate::kernels::libs::{CONVERT_F16, INVOCATION_OUTPUTS, PHILOX};
 use crate::kernels::{Function, KernelSource, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, invocation_grid};
@@ -12,20 +12,21 @@ use crate::ops::op_context::{OpContext, dim, invocation_grid};
 constants! { struct Constants { vec_width: u32, normal: bool, has_offset: bool } }
 
 const RANDOM_F32: KernelSource = kernel!(
-    "memory/random", libs: [GRID, PHILOX],
+    "memory/random", libs: [INVOCATION_OUTPUTS, PHILOX],
     types: ["T"], constants: Constants, params: Params, reads: ["offsets: u32"], writes: ["output: TN"],
 );
 
 static RANDOM: KernelSource = RANDOM_F32;
 
 /// `memory/random` for f16, with helpers that only a device with f16 can compile.
-static RANDOM_F16: KernelSource = KernelSource { libs: &[GRID, PHILOX, CONVERT_F16], ..RANDOM_F32 };
+static RANDOM_F16: KernelSource =
+    KernelSource { libs: &[INVOCATION_OUTPUTS, PHILOX, CONVERT_F16], ..RANDOM_F32 };
 
 params! {
     struct Params {
-        // Of the output.
+        // Of the output: numbers, and blocks of them.
         n: u32,
-        blocks: u32,
+        total: u32,
         output: u32,
         seed_low: u32,
         seed_high: u32,
@@ -96,7 +97,7 @@ fn random_part(
     let [shift, scale] = desc.distribution.affine();
     let params = Params {
         n: dim(op, "n", desc.n)?,
-        blocks: dim(op, "n", blocks)?,
+        total: dim(op, "n", blocks)?,
         output: output.offset,
         seed_low: desc.seed as u32,
         seed_high: (desc.seed >> 32) as u32,

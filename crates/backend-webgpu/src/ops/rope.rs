@@ -13,7 +13,7 @@ use crate::recorder::Window;
 constants! { struct Constants { in_place: bool, interleaved: bool, has_positions: bool } }
 
 static ROPE: KernelSource = kernel!(
-    "tokens/rope", libs: [GRID],
+    "tokens/rope", libs: [INVOCATION_OUTPUTS],
     types: ["T", "Y"], constants: Constants, params: Params,
     reads: ["input: T", "cosines: f32", "sines: f32", "positions: u32"], writes: ["output: Y"],
 );

@@ -11,13 +11,13 @@ use crate::ops::op_context::{OpContext, WORKGROUP, dim, invocation_grid, linear_
 use crate::recorder::Window;
 
 static SAMPLE_LOGITS: KernelSource = kernel!(
-    "tokens/sample_logits", libs: [GRID, SPECIAL],
+    "tokens/sample_logits", libs: [INVOCATION_OUTPUTS, SPECIAL],
     types: ["T"], constants: [], params: LogitsParams, reads: ["x: T", "window: u32"], writes: ["y: f32"],
 );
 
 params! {
     struct LogitsParams {
-        rows: u32,
+        total: u32,
         columns: u32,
         window_len: u32,
         x: u32,
@@ -138,8 +138,9 @@ impl Draw<'_> {
         let (penalised, order) = (scratch(rows * columns)?, scratch(rows * kept)?);
         let logits = self.logits.advanced(first * columns).truncated(rows * columns);
         let window = self.window.advanced(first * window_len).truncated(rows * window_len);
+        let total = rows * columns;
         let params = LogitsParams {
-            rows: dim(op, "rows", rows)?,
+            total: dim(op, "logits", total)?,
             columns: dim(op, "columns", columns)?,
             window_len: dim(op, "window", window_len)?,
             x: logits.offset,
@@ -147,7 +148,7 @@ impl Draw<'_> {
             y: penalised.offset,
             penalty,
         };
-        let grid = invocation_grid(op, rows * columns)?;
+        let grid = invocation_grid(op, total)?;
         let reads = [&logits, &window];
         ctx.launch(op, &logits_variant(desc.dtype), &reads, &penalised, &params, grid)?;
 

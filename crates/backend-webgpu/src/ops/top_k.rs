@@ -40,13 +40,14 @@ params! {
 }
 
 static MERGE_RUNS: KernelSource = kernel!(
-    "reduce/merge_runs", libs: [GRID, SORT_ENTRIES],
+    "reduce/merge_runs", libs: [INVOCATION_OUTPUTS, SORT_ENTRIES],
     types: [], constants: Constants, params: MergeParams, reads: ["x: u32"], writes: ["y: u32"],
 );
 
 params! {
     struct MergeParams {
-        rows: u32,
+        // Entries of the result.
+        total: u32,
         // Entries in a row of x, and of each run but the last.
         columns: u32,
         run: u32,
@@ -234,8 +235,9 @@ impl Sort<'_> {
         (to, indices): (&Window, bool),
     ) -> BackendResult<()> {
         let Self { ctx, op, rows, .. } = *self;
+        let total = rows * row_kept;
         let params = MergeParams {
-            rows: dim(op, "rows", rows)?,
+            total: dim(op, "entries", total)?,
             columns: dim(op, "columns", columns)?,
             run: dim(op, "columns", run)?,
             merged: dim(op, "k", merged)?,
@@ -243,7 +245,7 @@ impl Sort<'_> {
             x: from.offset,
             y: to.offset,
         };
-        let grid = invocation_grid(op, rows * row_kept)?;
+        let grid = invocation_grid(op, total)?;
         ctx.launch(op, &merge_variant(indices), &[from], to, &params, grid)
     }
 }

@@ -16,7 +16,7 @@ use crate::recorder::Window;
 
 static DEQUANTIZE: KernelSource = kernel!(
     "attention/dequantize",
-    libs: [GRID],
+    libs: [INVOCATION_OUTPUTS],
     types: ["T"],
     constants: [],
     params: Params,
@@ -26,7 +26,7 @@ static DEQUANTIZE: KernelSource = kernel!(
 
 params! {
     struct Params {
-        fours: u32,
+        total: u32,
         heads: u32,
         tokens: u32,
         dim: u32,
@@ -125,7 +125,7 @@ fn dequantized(
     let scratch = ctx.output(&ctx.scratch(op, bytes)?, desc.dtype);
     let stride = |extent: usize, stride| if extent > 1 { dim(op, "stride", stride) } else { Ok(0) };
     let params = Params {
-        fours: dim(op, "elements", elements / 4)?,
+        total: dim(op, "elements", elements / 4)?,
         heads: dim(op, "heads", desc.kv_heads)?,
         tokens: dim(op, "seq_kv", desc.seq_kv)?,
         dim: dim(op, "head_dim", length)?,

@@ -18,14 +18,14 @@ use crate::ops::op_context::{OpContext, dim, invocation_grid};
 use crate::recorder::{BindingLimits, Window};
 
 static GATHER_BLOCKS: KernelSource = kernel!(
-    "attention/gather_blocks", libs: [GRID],
+    "attention/gather_blocks", libs: [INVOCATION_OUTPUTS],
     types: ["T", "A"], constants: [], params: Params,
     reads: ["pool: V", "blocks: u32", "lengths: u32"], writes: ["packed: V"],
 );
 
 params! {
     struct Params {
-        units: u32,
+        total: u32,
         heads: u32,
         tokens: u32,
         dim: u32,
@@ -131,7 +131,7 @@ fn gathered(
         all.map(|x| if wide { x / vector } else { x });
     let all_units = checked_product(op, "elements", &[desc.batch, desc.kv_heads, desc.seq_kv, units])?;
     let params = Params {
-        units: dim(op, "elements", all_units)?,
+        total: dim(op, "elements", all_units)?,
         heads: dim(op, "heads", desc.kv_heads)?,
         tokens: dim(op, "seq_kv", desc.seq_kv)?,
         dim: dim(op, "head_dim", units)?,

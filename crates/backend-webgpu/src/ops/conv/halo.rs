@@ -64,7 +64,7 @@ params! {
 static WEIGHT_FRAGMENTS: KernelSource = KernelSource {
     cooperative: true,
     ..kernel!(
-        native "conv/weight_fragments", libs: [GRID],
+        native "conv/weight_fragments", libs: [INVOCATION_OUTPUTS],
         types: [], constants: [], params: FragmentParams,
         reads: ["filter_values: vec2<u32>"], writes: ["fragments: vec4<u32>"],
     )

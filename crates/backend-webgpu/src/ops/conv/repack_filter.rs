@@ -10,7 +10,7 @@ use crate::ops::op_context::{OpContext, dim, invocation_grid};
 use crate::recorder::Window;
 
 static REPACK_FILTER: KernelSource = kernel!(
-    "conv/repack_filter", libs: [GRID],
+    "conv/repack_filter", libs: [INVOCATION_OUTPUTS],
     types: ["T"], constants: [], params: Params, reads: ["filter_values: T"], writes: ["repacked: T"],
 );
 

@@ -15,7 +15,7 @@ use crate::recorder::Window;
 constants! { struct Constants { activation: Activation } }
 
 static COMBINE: KernelSource = kernel!(
-    "conv/combine", libs: [GRID, ACTIVATE],
+    "conv/combine", libs: [INVOCATION_OUTPUTS, ACTIVATE],
     types: ["T"], constants: Constants, params: CombineParams,
     reads: ["partial: f32", "bias: T"], writes: ["output: T"],
 );

@@ -16,12 +16,12 @@ use crate::ops::op_context::{OpContext, dim, invocation_grid};
 use crate::recorder::{PART_ALIGNMENT, VECTOR_BYTES, Window};
 
 static SUBPIXEL_FILTERS: KernelSource = kernel!(
-    "conv/subpixel_filters", libs: [GRID],
+    "conv/subpixel_filters", libs: [INVOCATION_OUTPUTS],
     types: ["T"], constants: [], params: Params, reads: ["filter_values: T"], writes: ["repacked: T"],
 );
 
 static DEPTH_TO_SPACE: KernelSource = kernel!(
-    "conv/depth_to_space", libs: [GRID],
+    "conv/depth_to_space", libs: [INVOCATION_OUTPUTS],
     types: ["T"], constants: [], params: DepthToSpaceParams, reads: ["input: T"], writes: ["output: T"],
 );
 

@@ -18,7 +18,7 @@ use crate::ops::shared::vec_width::VecWidth;
 constants! { struct Constants { half_scales: bool } }
 
 static DEQUANTIZE: KernelSource = kernel!(
-    "quant/dequantize", libs: [GRID, QUANT_PLANES],
+    "quant/dequantize", libs: [INVOCATION_OUTPUTS, QUANT_PLANES],
     types: ["T"], constants: Constants, params: Params,
     reads: ["quants", "high", "scales", "extra"], writes: ["output: vec4<u32>"],
 );
@@ -28,7 +28,7 @@ params! {
         columns: u32,
         // The words j of all units of a row, and of all rows.
         words: u32,
-        elements: u32,
+        total: u32,
         planes: PlaneParams,
         output: u32,
         ld: u32,
@@ -121,7 +121,7 @@ fn launch(ctx: &OpContext, op: &'static str, planes: &Planes, part: &Part<'_>) -
     let params = Params {
         columns: dim(op, "columns", columns)?,
         words: dim(op, "columns", words)?,
-        elements: dim(op, "output", elements)?,
+        total: dim(op, "output", elements)?,
         planes: planes.params(),
         output: part.output.offset,
         ld: dim(op, "ld of the output", part.ld)?,

@@ -40,7 +40,7 @@ static EXPERT_ORDER: KernelSource = kernel!(
 );
 
 static EXPERT_SUM: KernelSource = kernel!(
-    "quant/expert_sum", libs: [GRID, QUANT_EXPERTS],
+    "quant/expert_sum", libs: [INVOCATION_OUTPUTS, QUANT_EXPERTS],
     types: ["TC"], constants: [], params: SumParams,
     reads: ["products: f32", "indices: u32", "weights: f32"], writes: ["c: TC"],
 );
@@ -78,7 +78,7 @@ params! {
 
 params! {
     pub(super) struct SumParams {
-        elements: u32,
+        total: u32,
         n: u32,
         turns: u32,
         experts: u32,

@@ -171,7 +171,7 @@ impl Call<'_> {
 
             let elements = checked_product(op, "sums", &[count, n])?;
             let params = SumParams {
-                elements: dim(op, "sums", elements)?,
+                total: dim(op, "sums", elements)?,
                 n: dim(op, "n", n)?,
                 turns: dim(op, "used", used)?,
                 experts: dim(op, "experts", desc.experts)?,

@@ -16,7 +16,7 @@ use crate::recorder::Window;
 constants! { struct Constants { indexed: bool } }
 
 static GATHER: KernelSource = kernel!(
-    "quant/gather", libs: [GRID, QUANT_PLANES, QUANT_NIBBLES],
+    "quant/gather", libs: [INVOCATION_OUTPUTS, QUANT_PLANES, QUANT_NIBBLES],
     types: ["T"], constants: Constants, params: Params,
     reads: ["quants", "high", "scales", "extra", "indices: u32"], writes: ["output: OutputVector"],
 );
@@ -31,7 +31,7 @@ params! {
         // Words in a row, the last of which may be cut.
         words: u32,
         // Words of all rows of the output.
-        elements: u32,
+        total: u32,
         planes: PlaneParams,
         indices: u32,
         output: u32,
@@ -120,7 +120,7 @@ impl Part<'_> {
             rows_of_all: dim(op, "rows", rows)?,
             columns: dim(op, "columns", columns)?,
             words: dim(op, "columns", words)?,
-            elements: dim(op, "output", elements)?,
+            total: dim(op, "output", elements)?,
             planes: planes.params(),
             indices: indices.offset,
             output: self.output.offset,
