@@ -24,7 +24,7 @@
 // Starts, strides and lengths of vectors are multiples of eight elements.
 //
 // needs: T = f16, SUBGROUPS, DIM_SUBGROUPS, PARTS, DIM, BLOCK, SLICE, WIDE_KEYS, lib/attention,
-// lib/attention_contiguous, lib/attention_seen, lib/attention_sinks, lib/fragment_elements
+// lib/attention_contiguous, lib/attention_seen, lib/attention_sinks, lib/fragment_elements, lib/workgroup_tiles
 
 const SUBGROUP: u32 = 32u;
 const FRAGMENT: u32 = 16u;
@@ -343,11 +343,6 @@ fn mend(tile: Tile, index: u32, bits: u32) {
   }
 }
 
-@compute @workgroup_size(THREADS)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let flat = flat_group(workgroup.id, workgroup.count);
-  if flat >= params.tiles {
-    return;
-  }
+fn make_tile(flat: u32, index: u32) {
   attend(tile_of(flat), index);
 }

@@ -10,8 +10,8 @@
 //
 // The sums may be made in slices, each of which has tiles and results of its own.
 //
-// needs: T, TC (of the result), ACTIVATION, PLANES (of the result), lib/conv, lib/quotient, lib/input_origin, and what
-// lib/fragments needs
+// needs: T, TC (of the result), ACTIVATION, PLANES (of the result), lib/conv, lib/quotient, lib/input_origin,
+// lib/workgroup_tiles, and what lib/fragments needs
 
 // Groups of eight are addressed as a whole.
 const UNIT: u32 = 8u;
@@ -224,12 +224,7 @@ fn four_results(first: u32, f: u32) -> vec4<TC> {
   );
 }
 
-@compute @workgroup_size(THREADS)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let flat = flat_group(workgroup.id, workgroup.count);
-  if flat >= params.tiles {
-    return;
-  }
+fn make_tile(flat: u32, index: u32) {
   let tile = tile_of(flat);
   hold(tile, index);
   multiply(tile, index);

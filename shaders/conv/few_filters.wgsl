@@ -10,7 +10,7 @@
 // file: sums have to be in registers.
 //
 // needs: T, TC (of the results), FILTERS, PIXELS, PARTS, VECTORS (four channels are read as a vector), ACTIVATION,
-// lib/conv, lib/quotient, lib/input_origin
+// lib/conv, lib/quotient, lib/input_origin, lib/workgroup_tiles
 
 const THREADS: u32 = 128u;
 const LANES: u32 = THREADS / PARTS;
@@ -193,12 +193,8 @@ fn write_out(tile: Tile, index: u32) {
   }
 }
 
-@compute @workgroup_size(THREADS)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let flat = flat_group(workgroup.id, workgroup.count);
-  if flat < params.tiles {
-    let tile = tile_of(flat);
-    multiply(tile, index);
-    write_out(tile, index);
-  }
+fn make_tile(flat: u32, index: u32) {
+  let tile = tile_of(flat);
+  multiply(tile, index);
+  write_out(tile, index);
 }

@@ -14,8 +14,8 @@
 // The step itself, `multiply`, is written by src/ops/conv/halo.rs: its loops over fragments have to be
 // unrolled.
 //
-// needs: T, TILE_P, TILE_F, PARTS_P, PARTS_F, CELLS, PLANES (of the result), ACTIVATION, lib/activate,
-// lib/quotient, lib/fragment_elements
+// needs: T, TILE_P, TILE_F, PARTS_P, PARTS_F, CELLS, PLANES (of the result), ACTIVATION, lib/activate, lib/quotient,
+// lib/fragment_elements, lib/workgroup_tiles
 
 const SUBGROUP: u32 = 32u;
 const FRAGMENT: u32 = 16u;
@@ -166,10 +166,6 @@ fn write_out(row: Row, j: u32, v: vec4<u32>) {
   }
 }
 
-@compute @workgroup_size(THREADS)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let flat = flat_group(workgroup.id, workgroup.count);
-  if flat < params.tiles {
-    multiply(tile_of(flat), index);
-  }
+fn make_tile(flat: u32, index: u32) {
+  multiply(tile_of(flat), index);
 }

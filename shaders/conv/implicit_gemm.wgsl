@@ -4,8 +4,8 @@
 //
 // The sums may be made in slices, each of which has tiles and results of its own.
 //
-// needs: T, TC (of the results), VEC (filters may be read as vectors), ACTIVATION, lib/conv, one of
-// lib/source_…, one of lib/results_… and what lib/tile_product needs
+// needs: T, TC (of the results), VEC (filters may be read as vectors), ACTIVATION, lib/conv, lib/workgroup_tiles, one
+// of lib/source_…, one of lib/results_… and what lib/tile_product needs
 
 const B_ALONG_K: u32 = 1u;
 const COLUMN_STEP: u32 = 1u;
@@ -54,12 +54,7 @@ fn write_out(tile: Tile, row: u32, column: u32, sums: vec4<f32>) {
   write_results(slice_offset + result_at(place.x, place.y, f), f, min(params.filters - column, 4u), sums);
 }
 
-@compute @workgroup_size(THREADS)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let flat = flat_group(workgroup.id, workgroup.count);
-  if flat >= params.tiles {
-    return;
-  }
+fn make_tile(flat: u32, index: u32) {
   // Tiles of the same pixels follow each other, so that what they share is still in the cache.
   let across = flat / params.tiles_n;
   let group_slice = across / params.tiles_m;

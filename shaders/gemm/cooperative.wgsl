@@ -20,7 +20,7 @@
 // Eight elements of A or B are one vector of bits. As vectors of f16 they would be read in two parts, and
 // drivers keep them in twice the registers.
 //
-// needs: TC, ACTIVATION, SHIFTED, lib/matmul, one of the two for results, lib/line_exponents or
+// needs: TC, ACTIVATION, SHIFTED, lib/matmul, lib/workgroup_tiles, one of the two for results, lib/line_exponents or
 // lib/no_line_exponents, lib/shifted_vector, and what lib/fragments needs
 
 const UNIT: u32 = select(8u, 1u, SHIFTED == 1u);
@@ -96,11 +96,6 @@ fn keep_b(tile: Tile, index: u32, turn: u32, group: vec4<u32>) -> vec4<u32> {
   return select(vec4<u32>(), group, k < tile.head);
 }
 
-@compute @workgroup_size(THREADS)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let flat = flat_group(workgroup.id, workgroup.count);
-  if flat >= params.tiles {
-    return;
-  }
+fn make_tile(flat: u32, index: u32) {
   multiply(tile_of(flat), index);
 }

@@ -8,7 +8,7 @@
 //
 // With TRANS_C, the product was transposed as a whole, so that one column became one row.
 //
-// needs: TA, T, TC, A, THREADS_PER_OUTPUT, AHEAD, TRANS_A, TRANS_C, ACTIVATION, lib/matmul, vec
+// needs: TA, T, TC, A, THREADS_PER_OUTPUT, AHEAD, TRANS_A, TRANS_C, ACTIVATION, lib/matmul, vec, lib/workgroup_tiles
 
 const THREADS: u32 = 1024u;
 const GROUPS: u32 = THREADS / THREADS_PER_OUTPUT;
@@ -46,12 +46,7 @@ fn add_up(place: Place, index: u32, inner: u32, sums: vec4<f32>) {
   }
 }
 
-@compute @workgroup_size(THREADS)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let flat = flat_group(workgroup.id, workgroup.count);
-  if flat >= params.tiles {
-    return;
-  }
+fn make_tile(flat: u32, index: u32) {
   let tile = tile_place(flat);
   let place = Place(tile.z, tile.y * COLUMNS, index / GROUPS);
   let end = depth(tile.z);

@@ -11,7 +11,7 @@
 //
 // With TRANS_C, the product was transposed as a whole, so that one column became one row.
 //
-// needs: T, TC, A, SPAN, AHEAD, TRANS_C, ACTIVATION, lib/matmul, vec
+// needs: T, TC, A, SPAN, AHEAD, TRANS_C, ACTIVATION, lib/matmul, vec, lib/workgroup_tiles
 
 const THREADS: u32 = 128u;
 const THREADS_PER_OUTPUT: u32 = 32u;
@@ -20,12 +20,7 @@ const TURN: u32 = THREADS_PER_OUTPUT * AHEAD;
 
 var<workgroup> sh: array<f32, SPAN * THREADS>;
 
-@compute @workgroup_size(THREADS)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let flat = flat_group(workgroup.id, workgroup.count);
-  if flat >= params.tiles {
-    return;
-  }
+fn make_tile(flat: u32, index: u32) {
   let tile = tile_place(flat);
   let lane = index % THREADS_PER_OUTPUT;
   let row = min(tile.y * COLUMNS + index / THREADS_PER_OUTPUT * SPAN, params.n - 1u);

@@ -21,8 +21,8 @@
 // With TRANS_C, the product was transposed as a whole, so that few columns became few rows: C is written by
 // columns.
 //
-// needs: TA, T, TC, A, ROWS, THREADS_PER_OUTPUT, SPAN, AHEAD, TURNS, A_FOURS, LATE_ZEROS, TRANS_A, TRANS_B,
-// TRANS_C, ACTIVATION, lib/matmul, lib/few_rows, vec
+// needs: TA, T, TC, A, ROWS, THREADS_PER_OUTPUT, SPAN, AHEAD, TURNS, A_FOURS, LATE_ZEROS, TRANS_A, TRANS_B, TRANS_C,
+// ACTIVATION, lib/matmul, lib/few_rows, vec, lib/workgroup_tiles
 
 const THREADS: u32 = 256u;
 const GROUPS: u32 = THREADS / THREADS_PER_OUTPUT;
@@ -239,12 +239,7 @@ fn column_of(group: u32, inner: u32) -> u32 {
   return (inner / WIDTH * GROUPS + group) * WIDTH + inner % WIDTH;
 }
 
-@compute @workgroup_size(THREADS)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let flat = flat_group(workgroup.id, workgroup.count);
-  if flat >= params.tiles {
-    return;
-  }
+fn make_tile(flat: u32, index: u32) {
   let place = tile_place(flat);
   let end = depth(place.z);
   let tile = tile_of(place, end, index / STRIDE % THREADS_PER_OUTPUT, select(index % GROUPS, index / THREADS_PER_OUTPUT, TRANS_B == 1u));

@@ -13,7 +13,7 @@
 //
 // With TRANS_C, the product was transposed as a whole, so that few columns became few rows.
 //
-// needs: T = f16, TC, SUBGROUPS, TRANS_C, ACTIVATION, lib/matmul, lib/fragment_elements
+// needs: T = f16, TC, SUBGROUPS, TRANS_C, ACTIVATION, lib/matmul, lib/fragment_elements, lib/workgroup_tiles
 
 const SUBGROUP: u32 = 32u;
 const THREADS: u32 = SUBGROUPS * SUBGROUP;
@@ -96,12 +96,7 @@ fn add_products(left: Vectors, right: Vectors, sums: Sums) -> Sums {
   return coopMultiplyAdd(a_3, b_3, sum_2);
 }
 
-@compute @workgroup_size(THREADS)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let flat = flat_group(workgroup.id, workgroup.count);
-  if flat >= params.tiles {
-    return;
-  }
+fn make_tile(flat: u32, index: u32) {
   let place = tile_place(flat);
   let subgroup = index / SUBGROUP;
   let lane = index % SUBGROUP;

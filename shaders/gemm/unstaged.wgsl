@@ -19,8 +19,8 @@
 //
 // With TRANS_C, the product was transposed as a whole: C is written by columns.
 //
-// needs: T = f16, TC, TILE_M, TILE_N, SUBGROUPS_M, SUBGROUPS_N, SUBGROUPS_K, AHEAD, TRANS_A, TRANS_B,
-// TRANS_C, ACTIVATION, lib/matmul, lib/fragment_elements, and of the step: VecA, VecB, multiply
+// needs: T = f16, TC, TILE_M, TILE_N, SUBGROUPS_M, SUBGROUPS_N, SUBGROUPS_K, AHEAD, TRANS_A, TRANS_B, TRANS_C,
+// ACTIVATION, lib/matmul, lib/fragment_elements, lib/workgroup_tiles, and of the step: VecA, VecB, multiply
 
 const SUBGROUP: u32 = 32u;
 const FRAGMENT: u32 = 16u;
@@ -154,11 +154,6 @@ fn write_out(tile: Tile, index: u32, i: u32) {
   }
 }
 
-@compute @workgroup_size(THREADS)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let flat = flat_group(workgroup.id, workgroup.count);
-  if flat >= params.tiles {
-    return;
-  }
+fn make_tile(flat: u32, index: u32) {
   multiply(tile_of(flat, index), index, flat);
 }

@@ -10,8 +10,8 @@
 // and leading dimension are multiples of eight elements. What lies beyond the tile's part of a matrix is read as
 // something of the matrix, and its products are not written.
 //
-// needs: TA = f16, TC, ACTIVATION, lib/matmul, one of the two for results, a format's scales and its
-// lib/quant_fragments_*, lib/quant_weights, and what lib/fragments needs
+// needs: TA = f16, TC, ACTIVATION, lib/matmul, lib/workgroup_tiles, one of the two for results, a format's scales and
+// its lib/quant_fragments_*, lib/quant_weights, and what lib/fragments needs
 
 // Groups of eight are addressed as a whole.
 const UNIT: u32 = 8u;
@@ -68,11 +68,6 @@ fn stage_packed_b(at: u32, turn: u32, group: Packed) {
   sh_b[at + turn * TURN_B * STRIDE_B + 1u] = weights(last_quants(group.quants, block, s.zero), s);
 }
 
-@compute @workgroup_size(THREADS)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let flat = flat_group(workgroup.id, workgroup.count);
-  if flat >= params.tiles {
-    return;
-  }
+fn make_tile(flat: u32, index: u32) {
   multiply(tile_of(flat), index);
 }

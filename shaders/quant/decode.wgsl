@@ -4,18 +4,14 @@
 // A workgroup makes ROWS rows and COLUMNS columns of C. LANES invocations share SPAN rows of B, and add their
 // parts in workgroup memory.
 //
-// needs: TA, TC, ROWS, SPAN, ACTIVATION, lib/quant_product, lib/quant_lanes, lib/quant_sums, a format, a reader of A
+// needs: TA, TC, ROWS, SPAN, ACTIVATION, lib/quant_product, lib/quant_lanes, lib/quant_sums, a format, a reader of A,
+// lib/workgroup_tiles
 
 const THREADS: u32 = 128u;
 const LANES: u32 = 32u;
 const COLUMNS: u32 = THREADS / LANES * SPAN;
 
-@compute @workgroup_size(THREADS)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let tile = flat_group(workgroup.id, workgroup.count);
-  if tile >= params.tiles {
-    return;
-  }
+fn make_tile(tile: u32, index: u32) {
   let first_row = tile / params.tiles_n * ROWS;
   let first_column = tile % params.tiles_n * COLUMNS;
   let column = first_column + index / LANES * SPAN;

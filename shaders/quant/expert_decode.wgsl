@@ -4,19 +4,15 @@
 // A workgroup makes COLUMNS columns of a row of C. LANES invocations share SPAN rows of B, and add their parts in
 // workgroup memory.
 //
-// needs: TA, TC, SPAN, GATED, GATE, lib/gate, lib/quant_lanes, lib/quant_expert_sums, a format, a reader of A
+// needs: TA, TC, SPAN, GATED, GATE, lib/gate, lib/quant_lanes, lib/quant_expert_sums, a format, a reader of A,
+// lib/workgroup_tiles
 
 const THREADS: u32 = 128u;
 const LANES: u32 = 32u;
 const ROWS: u32 = 1u;
 const COLUMNS: u32 = THREADS / LANES * RESULTS;
 
-@compute @workgroup_size(THREADS)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let tile = flat_group(workgroup.id, workgroup.count);
-  if tile >= params.tiles {
-    return;
-  }
+fn make_tile(tile: u32, index: u32) {
   let row = tile / params.tiles_n;
   if !is_written(row) {
     return;

@@ -6,8 +6,9 @@
 //
 // Beyond the tile's last row and the last column, another one's products are made, but not written.
 //
-// needs: TA, TC, GATED, GATE, lib/gate, lib/quant_experts, lib/quant_tile, a format, a reader of A
+// needs: TA, TC, GATED, GATE, lib/gate, lib/quant_experts, lib/quant_tile, a format, a reader of A, lib/workgroup_tiles
 
+const THREADS: u32 = 256u;
 const RESULTS: u32 = TILE >> GATED;
 
 // What is added to the product with a row of an expert's matrix, if there is such an expert.
@@ -18,12 +19,7 @@ fn bias_of(expert: u32, line: u32) -> f32 {
   return bias[params.bias + expert * (params.n << GATED) + line];
 }
 
-@compute @workgroup_size(256)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let tile = flat_group(workgroup.id, workgroup.count);
-  if tile >= params.tiles {
-    return;
-  }
+fn make_tile(tile: u32, index: u32) {
   let entry = params.entries + tile / params.tiles_n * 4u;
   let expert = plan[entry] - params.first;
   let is_none = params.first == 0u && plan[entry] == params.experts_of_all;

@@ -4,14 +4,11 @@
 // A workgroup makes a tile of TILE × TILE results. Beyond the last row and column, another one's products are made, but
 // not written.
 //
-// needs: TA, TC, ACTIVATION, lib/quant_product, lib/quant_tile, a format, a reader of A
+// needs: TA, TC, ACTIVATION, lib/quant_product, lib/quant_tile, a format, a reader of A, lib/workgroup_tiles
 
-@compute @workgroup_size(256)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
-  let tile = flat_group(workgroup.id, workgroup.count);
-  if tile >= params.tiles {
-    return;
-  }
+const THREADS: u32 = 256u;
+
+fn make_tile(tile: u32, index: u32) {
   let first_row = tile / params.tiles_n * TILE;
   let first_column = tile % params.tiles_n * TILE;
   let line = index / 4u;

@@ -38,7 +38,8 @@ macro_rules! libs {
 libs! {
     /// Workgroup indices of folded grids.
     GRID = "grid",
-    /// The entry point of kernels whose invocations make an output each.
+    /// Entry points: of kernels whose workgroups make a tile each, and of those whose invocations make an output each.
+    WORKGROUP_TILES = "workgroup_tiles" needs [GRID],
     INVOCATION_OUTPUTS = "invocation_outputs" needs [GRID],
     /// Numbers that WGSL has no literals for.
     SPECIAL = "special",

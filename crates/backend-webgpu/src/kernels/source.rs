@@ -15,7 +15,7 @@ pub(crate) const fn native(unrolled: Unrolled) -> Option<Unrolled> {
     if cfg!(target_family = "wasm") { None } else { Some(unrolled) }
 }
 
-/// A WGSL file with a `main`.
+/// A WGSL file with a `main`, or with what the `main` of a helper file calls.
 #[derive(Debug)]
 pub struct KernelSource {
     /// Path in shaders/ without the extension.

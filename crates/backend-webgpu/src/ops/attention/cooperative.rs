@@ -19,8 +19,8 @@ pub(super) static COOPERATIVE: KernelSource = KernelSource {
     ..kernel!(
         native "attention/cooperative",
         libs: [
-            GRID, SPECIAL, ATTENTION, ATTENTION_CONTIGUOUS, ATTENTION_FOURS, ATTENTION_SEEN, ATTENTION_SINKS, HALVES,
-            FRAGMENT_ELEMENTS,
+            WORKGROUP_TILES, SPECIAL, ATTENTION, ATTENTION_CONTIGUOUS, ATTENTION_FOURS, ATTENTION_SEEN, ATTENTION_SINKS,
+            HALVES, FRAGMENT_ELEMENTS,
         ],
         types: ["T"],
         constants: ["SUBGROUPS", "PARTS", "DIM", "BLOCK", "SLICE", "WIDE_KEYS", "DIM_SUBGROUPS"],

@@ -24,7 +24,7 @@ pub(super) static COOPERATIVE: KernelSource = KernelSource {
     unrolled: native(unrolled_multiply),
     cooperative: true,
     ..kernel!(
-        native "conv/cooperative", libs: [GRID, QUOTIENT, ACTIVATE, CONV, INPUT_ORIGIN, FRAGMENTS],
+        native "conv/cooperative", libs: [WORKGROUP_TILES, QUOTIENT, ACTIVATE, CONV, INPUT_ORIGIN, FRAGMENTS],
         types: ["T", "TC"], constants: Constants, params: Params,
         reads: ["a: vec4<u32>", "b: vec4<u32>", "bias: T"], writes: ["output: TC", "output4: vec4<TC>"],
     )

@@ -22,7 +22,7 @@ constants! {
 pub(super) static FEW_FILTERS: KernelSource = KernelSource {
     unrolled: Some(multiply),
     ..kernel!(
-        "conv/few_filters", libs: [GRID, QUOTIENT, ACTIVATE, CONV, INPUT_ORIGIN],
+        "conv/few_filters", libs: [WORKGROUP_TILES, QUOTIENT, ACTIVATE, CONV, INPUT_ORIGIN],
         types: ["T", "TC"], constants: Constants, params: Params,
         reads: ["input: T", "input4: vec4<T>", "filter_values: T", "bias: T"], writes: ["output: TC"],
     )

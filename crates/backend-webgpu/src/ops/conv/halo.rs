@@ -26,7 +26,7 @@ pub(super) static HALO: KernelSource = KernelSource {
     cooperative: true,
     subgroups: true,
     ..kernel!(
-        native "conv/halo", libs: [GRID, QUOTIENT, ACTIVATE, HALVES, FRAGMENT_ELEMENTS],
+        native "conv/halo", libs: [WORKGROUP_TILES, QUOTIENT, ACTIVATE, HALVES, FRAGMENT_ELEMENTS],
         types: ["T"], constants: Constants, params: Params,
         reads: ["input: vec4<u32>", "weights: vec4<u32>", "bias: T"], writes: ["output: vec4<u32>"],
     )

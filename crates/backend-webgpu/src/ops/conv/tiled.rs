@@ -26,7 +26,7 @@ constants! {
 pub(super) static IMPLICIT_GEMM: KernelSource = KernelSource {
     unrolled: Some(product),
     ..kernel!(
-        "conv/implicit_gemm", libs: [GRID, QUOTIENT, ACTIVATE, CONV, TILE_PRODUCT],
+        "conv/implicit_gemm", libs: [WORKGROUP_TILES, QUOTIENT, ACTIVATE, CONV, TILE_PRODUCT],
         types: ["T", "TC"], constants: Constants, params: Params,
         reads: ["input: T", "input4: vec4<T>", "filter_values: T", "filter_vectors: vec4<T>", "bias: T"],
         writes: ["output"],

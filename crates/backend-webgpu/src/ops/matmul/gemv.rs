@@ -27,7 +27,7 @@ constants! {
 }
 
 static GEMV: KernelSource = kernel!(
-    "gemm/gemv", libs: [GRID, MATMUL],
+    "gemm/gemv", libs: [WORKGROUP_TILES, MATMUL],
     types: ["TA", "T", "TC", "A"], constants: Constants, params: Params,
     reads: ["a: TA", "b: V", "bias: TC"], writes: ["c: TC"],
 );

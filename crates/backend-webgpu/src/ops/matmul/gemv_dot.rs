@@ -19,7 +19,7 @@ use crate::ops::shared::vec_width::VecWidth;
 constants! { struct Constants { span: usize, ahead: usize, trans_c: bool, activation: Activation } }
 
 static GEMV_DOT: KernelSource = kernel!(
-    "gemm/gemv_dot", libs: [GRID, MATMUL],
+    "gemm/gemv_dot", libs: [WORKGROUP_TILES, MATMUL],
     types: ["T", "TC", "A"], constants: Constants, params: Params,
     reads: ["a: V", "b: V", "bias: TC"], writes: ["c: TC"],
 );

@@ -34,7 +34,7 @@ constants! {
 }
 
 static SKINNY: KernelSource = kernel!(
-    "gemm/skinny", libs: [GRID, MATMUL, FEW_ROWS],
+    "gemm/skinny", libs: [WORKGROUP_TILES, MATMUL, FEW_ROWS],
     types: ["TA", "T", "TC", "A"], constants: Constants, params: Params,
     reads: ["a: TA", "a_fours: vec4<TA>", "b: V", "bias: TC"], writes: ["c: TC"],
 );

@@ -25,7 +25,7 @@ static SKINNY_COOPERATIVE: KernelSource = KernelSource {
     cooperative: true,
     subgroups: true,
     ..kernel!(
-        native "gemm/skinny_cooperative", libs: [GRID, MATMUL, FRAGMENT_ELEMENTS],
+        native "gemm/skinny_cooperative", libs: [WORKGROUP_TILES, MATMUL, FRAGMENT_ELEMENTS],
         types: ["T", "TC"], constants: Constants, params: Params,
         reads: ["a: vec4<u32>", "b: vec4<u32>", "bias: TC"], writes: ["c: TC"],
     )

@@ -20,7 +20,7 @@ constants! {
 static TILED: KernelSource = KernelSource {
     unrolled: Some(tile_product),
     ..kernel!(
-        "gemm/tiled", libs: [GRID, MATMUL, OPERAND_BLOCKS, TILE_PRODUCT],
+        "gemm/tiled", libs: [WORKGROUP_TILES, MATMUL, OPERAND_BLOCKS, TILE_PRODUCT],
         types: ["TA", "TB", "TC"], constants: Constants, params: Params,
         reads: ["a: TA", "a4: vec4<TA>", "b: TB", "b4: vec4<TB>", "bias: TC"], writes: ["c: TC"],
     )

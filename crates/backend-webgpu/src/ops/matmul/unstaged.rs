@@ -25,7 +25,7 @@ static UNSTAGED: KernelSource = KernelSource {
     cooperative: true,
     subgroups: true,
     ..kernel!(
-        native "gemm/unstaged", libs: [GRID, MATMUL, HALVES, FRAGMENT_ELEMENTS],
+        native "gemm/unstaged", libs: [WORKGROUP_TILES, MATMUL, HALVES, FRAGMENT_ELEMENTS],
         types: ["T", "TC"], constants: Constants, params: Params,
         reads: ["a: VecA", "b: VecB", "bias: TC"], writes: ["c: TC"],
     )

@@ -14,7 +14,7 @@ constants! { struct TileConstants { gated: bool, gate: Gate } }
 constants! { struct OrderConstants { tile: usize } }
 
 static EXPERT_DECODE: KernelSource = kernel!(
-    "quant/expert_decode", libs: [GRID, GATE, QUANT_PLANES, QUANT_LANES, QUANT_EXPERT_SUMS],
+    "quant/expert_decode", libs: [WORKGROUP_TILES, GATE, QUANT_PLANES, QUANT_LANES, QUANT_EXPERT_SUMS],
     types: ["TA", "TC"], constants: RowConstants, params: Params,
     reads: ["quants", "high", "scales", "extra", "a: AV", "indices: u32", "factors: f32"], writes: ["c: TC"],
 );
@@ -29,7 +29,7 @@ static EXPERT_DECODE_SUBGROUP: KernelSource = KernelSource {
 };
 
 static EXPERT_TILED: KernelSource = kernel!(
-    "quant/expert_tiled", libs: [GRID, GATE, QUANT_PLANES, QUANT_TILE, QUANT_EXPERTS],
+    "quant/expert_tiled", libs: [WORKGROUP_TILES, GATE, QUANT_PLANES, QUANT_TILE, QUANT_EXPERTS],
     types: ["TA", "TC"], constants: TileConstants, params: Params,
     reads: ["quants", "high", "scales", "extra", "a: AV", "bias: f32", "plan: u32"], writes: ["c: TC"],
 );

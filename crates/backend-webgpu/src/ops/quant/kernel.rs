@@ -9,7 +9,9 @@ use super::int8;
 use super::kernel_override::KernelOverride;
 use super::operands::Params;
 use super::skinny_cooperative::Tile;
-use crate::kernels::libs::{GRID, QUANT_LANES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS_INT8};
+use crate::kernels::libs::{
+    GRID, QUANT_LANES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS_INT8, WORKGROUP_TILES,
+};
 use crate::kernels::{KernelSource, Variant, constants, kernel};
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::iterations;
@@ -19,7 +21,7 @@ constants! { struct SubgroupConstants { rows: usize, span: usize, subgroup: u32,
 constants! { struct TileConstants { activation: Activation } }
 
 const DECODE_ROWWISE: KernelSource = kernel!(
-    "quant/decode", libs: [GRID, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_LANES, QUANT_SUMS],
+    "quant/decode", libs: [WORKGROUP_TILES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_LANES, QUANT_SUMS],
     types: ["TA", "TC"], constants: RowConstants, params: Params,
     reads: ["quants", "high", "scales", "extra", "a: AV", "bias: TC", "residual"], writes: ["c: TC"],
 );
@@ -38,7 +40,7 @@ static DECODE_SUBGROUP: KernelSource = DECODE_SHARED;
 
 /// The files for rows of A that are rounded to 8 bits.
 static DECODE_INT8: KernelSource = KernelSource {
-    libs: &[GRID, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_LANES, QUANT_SUMS_INT8],
+    libs: &[WORKGROUP_TILES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_LANES, QUANT_SUMS_INT8],
     ..DECODE_ROWWISE
 };
 static DECODE_SUBGROUP_INT8: KernelSource = KernelSource {
@@ -47,7 +49,7 @@ static DECODE_SUBGROUP_INT8: KernelSource = KernelSource {
 };
 
 static TILED: KernelSource = kernel!(
-    "quant/tiled", libs: [GRID, QUANT_PLANES, QUANT_TILE, QUANT_PRODUCT, QUANT_RESIDUAL],
+    "quant/tiled", libs: [WORKGROUP_TILES, QUANT_PLANES, QUANT_TILE, QUANT_PRODUCT, QUANT_RESIDUAL],
     types: ["TA", "TC"], constants: TileConstants, params: Params,
     reads: ["quants", "high", "scales", "extra", "a: AV", "bias: TC", "residual"], writes: ["c: TC"],
 );
