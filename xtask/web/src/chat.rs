@@ -36,27 +36,32 @@ struct Report {
     text: String,
 }
 
+/// A visit: its name, the page's options, the first script of the page, and what the visitor does.
+type Visit = (&'static str, &'static str, &'static str, Deeds);
+
+/// The visitor asks.
+const ANSWERS: [Visit; 3] = [
+    ("webgpu", "backend=webgpu&temperature=0", PRELUDE, answers),
+    ("cpu", "backend=cpu&temperature=0", PRELUDE, answers),
+    ("stop", "backend=cpu&temperature=0.8&tokens=480", PRELUDE, stops),
+];
+
+/// The visitor brings files, and the device goes or isn't there.
+const CHANGES: [Visit; 3] = [
+    ("files", "backend=webgpu&temperature=0", PRELUDE, files),
+    ("loss", "backend=webgpu&temperature=0&thread=main", PRELUDE, loses),
+    ("without-webgpu", "temperature=0&thread=main", WITHOUT_WEBGPU, falls_back),
+];
+
 /// Runs the chat on both backends and compares what it writes with the native command on the CPU.
-pub(crate) fn run(sh: &Shell, server: &Server, screenshots: &Path) -> anyhow::Result<()> {
+pub(crate) fn answer(sh: &Shell, server: &Server, screenshots: &Path) -> anyhow::Result<()> {
+    run(sh, server, &Browser::launch()?, screenshots, ANSWERS)
+}
+
+/// Runs the chat with other models, and without its device.
+pub(crate) fn change(sh: &Shell, server: &Server, screenshots: &Path) -> anyhow::Result<()> {
     let browser = Browser::launch()?;
-    let visits: [(&str, &str, &str, Visit); 6] = [
-        ("webgpu", "backend=webgpu&temperature=0", PRELUDE, answers),
-        ("cpu", "backend=cpu&temperature=0", PRELUDE, answers),
-        ("stop", "backend=cpu&temperature=0.8&tokens=480", PRELUDE, stops),
-        ("files", "backend=webgpu&temperature=0", PRELUDE, files),
-        ("loss", "backend=webgpu&temperature=0&thread=main", PRELUDE, loses),
-        ("without-webgpu", "temperature=0&thread=main", WITHOUT_WEBGPU, falls_back),
-    ];
-    for (name, options, prelude, visit) in visits {
-        let url = server.url(&format!("chat/index.html?tokens={TOKENS}&{options}"));
-        let mut chat = Chat { sh, page: Page::open(&browser, &url, prelude)? };
-        let outcome = chat.ready().and_then(|()| visit(&mut chat));
-        let Chat { mut page, .. } = chat;
-        sh.write_file(screenshots.join(format!("chat-{name}.png")), page.screenshot()?)?;
-        let seen = outcome.with_context(|| format!("chat/{name}: {}", page.errors.join("\n")))?;
-        ensure!(page.errors.is_empty(), "chat/{name}: on the console: {}", page.errors.join("\n"));
-        println!("test chat/{name} ... ok ({seen})");
-    }
+    run(sh, server, &browser, screenshots, CHANGES)?;
     let url = server.url("chat/index.html?backend=webgpu&thread=main");
     let mut chat = Chat { sh, page: Page::open(&browser, &url, WITHOUT_WEBGPU)? };
     chat.settled()?;
@@ -66,8 +71,28 @@ pub(crate) fn run(sh: &Shell, server: &Server, screenshots: &Path) -> anyhow::Re
     Ok(())
 }
 
+fn run(
+    sh: &Shell,
+    server: &Server,
+    browser: &Browser,
+    screenshots: &Path,
+    visits: impl IntoIterator<Item = Visit>,
+) -> anyhow::Result<()> {
+    for (name, options, prelude, deeds) in visits {
+        let url = server.url(&format!("chat/index.html?tokens={TOKENS}&{options}"));
+        let mut chat = Chat { sh, page: Page::open(browser, &url, prelude)? };
+        let outcome = chat.ready().and_then(|()| deeds(&mut chat));
+        let Chat { mut page, .. } = chat;
+        sh.write_file(screenshots.join(format!("chat-{name}.png")), page.screenshot()?)?;
+        let seen = outcome.with_context(|| format!("chat/{name}: {}", page.errors.join("\n")))?;
+        ensure!(page.errors.is_empty(), "chat/{name}: on the console: {}", page.errors.join("\n"));
+        println!("test chat/{name} ... ok ({seen})");
+    }
+    Ok(())
+}
+
 /// What a visitor does once the model is ready; what is worth telling of it.
-type Visit = fn(&mut Chat<'_>) -> anyhow::Result<String>;
+type Deeds = fn(&mut Chat<'_>) -> anyhow::Result<String>;
 
 /// Two messages, the second of which goes on with what the caches have.
 fn answers(chat: &mut Chat<'_>) -> anyhow::Result<String> {

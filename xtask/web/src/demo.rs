@@ -39,11 +39,12 @@ pub(crate) const PRELUDE: &str = "
 ";
 
 /// A way to run the demo: its name and the page's options.
-const MODES: [(&str, &str); 3] = [
-    ("webgpu", "backend=webgpu"),
-    ("cpu", "backend=cpu"),
-    ("webgpu-main-thread", "backend=webgpu&thread=main"),
-];
+type Mode = (&'static str, &'static str);
+
+/// Ways that leave the page's thread to the page.
+const IN_WORKERS: [Mode; 2] = [("webgpu", "backend=webgpu"), ("cpu", "backend=cpu")];
+
+const ON_THE_MAIN_THREAD: Mode = ("webgpu-main-thread", "backend=webgpu&thread=main");
 
 /// A ranked passage.
 #[derive(Debug, Deserialize)]
@@ -57,16 +58,11 @@ struct Report {
     results: Vec<Hit>,
 }
 
-/// Runs the demo in every mode and compares what it ranks with the native command on the CPU.
+/// Runs the demo in workers and without WebGPU, and compares what it ranks with the native command on the CPU.
 pub(crate) fn run(sh: &Shell, server: &Server, screenshots: &Path) -> anyhow::Result<()> {
     let browser = Browser::launch()?;
-    let mut expected: Option<Vec<Hit>> = None;
-    for (mode, options) in MODES {
-        let mut page = Page::open(&browser, &server.url(&format!("demo/index.html?{options}")), PRELUDE)?;
-        let outcome = visit(sh, &mut page, mode, &mut expected);
-        sh.write_file(screenshots.join(format!("{mode}.png")), page.screenshot()?)?;
-        outcome.with_context(|| format!("demo/{mode}: {}", page.errors.join("\n")))?;
-        ensure!(page.errors.is_empty(), "demo/{mode}: on the console: {}", page.errors.join("\n"));
+    for mode in IN_WORKERS {
+        run_mode(sh, server, &browser, screenshots, mode)?;
     }
     let url = server.url("demo/index.html?thread=main");
     let mut page = Page::open(&browser, &url, WITHOUT_WEBGPU)?;
@@ -74,22 +70,40 @@ pub(crate) fn run(sh: &Shell, server: &Server, screenshots: &Path) -> anyhow::Re
     let backend = text(&mut page, "backend")?;
     ensure!(backend.starts_with("cpu"), "without WebGPU the demo runs on {backend}");
     println!("test demo/without-webgpu ... ok ({backend})");
+    Ok(())
+}
+
+/// Runs the demo in the page's thread, whose longest task is told and limited: nothing else should run meanwhile.
+pub(crate) fn on_the_main_thread(sh: &Shell, server: &Server, screenshots: &Path) -> anyhow::Result<()> {
+    run_mode(sh, server, &Browser::launch()?, screenshots, ON_THE_MAIN_THREAD)?;
     println!("screenshots: {}", sh.current_dir().join(screenshots).display());
     Ok(())
 }
 
+fn run_mode(
+    sh: &Shell,
+    server: &Server,
+    browser: &Browser,
+    screenshots: &Path,
+    (mode, options): Mode,
+) -> anyhow::Result<()> {
+    let mut page = Page::open(browser, &server.url(&format!("demo/index.html?{options}")), PRELUDE)?;
+    let outcome = visit(sh, &mut page, mode);
+    sh.write_file(screenshots.join(format!("{mode}.png")), page.screenshot()?)?;
+    outcome.with_context(|| format!("demo/{mode}: {}", page.errors.join("\n")))?;
+    ensure!(page.errors.is_empty(), "demo/{mode}: on the console: {}", page.errors.join("\n"));
+    Ok(())
+}
+
 /// One visit: a search, in one mode also a loss and another search, and how busy the page's thread was.
-fn visit(sh: &Shell, page: &mut Page<'_>, mode: &str, expected: &mut Option<Vec<Hit>>) -> anyhow::Result<()> {
+fn visit(sh: &Shell, page: &mut Page<'_>, mode: &str) -> anyhow::Result<()> {
     ready(page)?;
     let query = page.evaluate("document.getElementById('query').value", PATIENCE)?;
-    if expected.is_none() {
-        *expected = Some(native(sh, query.as_str().context("no query")?)?);
-    }
-    let expected = expected.as_deref().unwrap_or_default();
-    search(page, expected)?;
+    let expected = native(sh, query.as_str().context("no query")?)?;
+    search(page, &expected)?;
     println!("test demo/{mode} ... ok ({})", text(page, "timings")?);
     if mode.ends_with("main-thread") {
-        lose(page, expected)?;
+        lose(page, &expected)?;
         println!("test demo/{mode}/loss ... ok ({})", text(page, "notice")?);
     }
     stalls(page, mode)

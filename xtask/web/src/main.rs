@@ -9,6 +9,7 @@ mod dawn;
 mod demo;
 mod devtools;
 mod language_models;
+mod parallel;
 mod server;
 mod suites;
 
@@ -76,8 +77,7 @@ fn main() -> anyhow::Result<()> {
         .ancestors()
         .nth(2)
         .context("xtask/web lies in the workspace")?;
-    let sh = Shell::new()?;
-    sh.change_dir(root);
+    let sh = shell(root)?;
     match task {
         Task::Web(args) => {
             build::run(&sh)?;
@@ -98,18 +98,36 @@ fn main() -> anyhow::Result<()> {
     }
 }
 
+/// A part of the tests, in browsers of its own.
+type Part<'a> = Box<dyn FnOnce() -> anyhow::Result<()> + Send + 'a>;
+
 fn test(sh: &Shell, root: &Path, args: &TestArgs) -> anyhow::Result<()> {
-    let server = server::Server::start(root, 0)?;
+    let server = &server::Server::start(root, 0)?;
+    let has_demos = !args.suites && args.case.is_empty();
+    let mut parts: Vec<Part<'_>> = Vec::new();
     if !args.demo {
-        suites::run(&server, args.every, &args.case)?;
-        if args.case.is_empty() {
-            language_models::run(sh, &server)?;
-        }
+        parts.extend(suites::parts(server, args.every, &args.case));
     }
-    if !args.suites && args.case.is_empty() {
+    // Those that take longest begin first.
+    if has_demos {
         sh.create_dir(&args.screenshots)?;
-        demo::run(sh, &server, &args.screenshots)?;
-        chat::run(sh, &server, &args.screenshots)?;
+        parts.push(Box::new(|| chat::change(&shell(root)?, server, &args.screenshots)));
     }
-    Ok(())
+    if !args.demo && args.case.is_empty() {
+        parts.push(Box::new(|| language_models::run(&shell(root)?, server)));
+    }
+    if has_demos {
+        parts.push(Box::new(|| chat::answer(&shell(root)?, server, &args.screenshots)));
+        parts.push(Box::new(|| demo::run(&shell(root)?, server, &args.screenshots)));
+    }
+    parallel::run(parts)?;
+    // Tasks of the page's thread are timed there.
+    if has_demos { demo::on_the_main_thread(sh, server, &args.screenshots) } else { Ok(()) }
+}
+
+/// A shell in the workspace's root, for a thread of its own.
+fn shell(root: &Path) -> anyhow::Result<Shell> {
+    let sh = Shell::new()?;
+    sh.change_dir(root);
+    Ok(sh)
 }

@@ -1,10 +1,10 @@
 //! The suites in the browser.
 
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
 
+use crate::Part;
 use crate::browser::Browser;
 use crate::devtools::Page;
 use crate::server::Server;
@@ -16,26 +16,22 @@ const PATIENCE: Duration = Duration::from_secs(900);
 pub(crate) const WITHOUT_WEBGPU: &str =
     "Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined });";
 
-/// Pages among which the operations are divided, each in a browser of its own, as one keeps about one core busy.
+/// Pages among which the operations are divided, each in a browser of its own.
 const PAGES: usize = 2;
 
-/// Runs the faults and one in `every` conformance cases, or those whose path contains `case`.
-pub(crate) fn run(server: &Server, every: usize, case: &str) -> anyhow::Result<()> {
+/// For each page, its share of the faults and of one in `every` conformance cases, or of those whose path contains `case`.
+pub(crate) fn parts<'a>(
+    server: &'a Server,
+    every: usize,
+    case: &'a str,
+) -> impl Iterator<Item = Part<'a>> + use<'a> {
     // Cases that are named are few, and may be of one operation.
     let count = if case.is_empty() { PAGES } else { 1 };
-    let failures = thread::scope(|scope| {
-        let pages: Vec<_> = (0..count)
-            .map(|page| scope.spawn(move || run_page(server, every, case, [page, count])))
-            .collect();
-        let mut failures = Vec::new();
-        for page in pages {
-            match page.join() {
-                Ok(outcome) => failures.extend(outcome?),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        anyhow::Ok(failures)
-    })?;
+    (0..count).map(move |page| -> Part<'a> { Box::new(move || run(server, every, case, [page, count])) })
+}
+
+fn run(server: &Server, every: usize, case: &str, [page, count]: [usize; 2]) -> anyhow::Result<()> {
+    let failures = run_page(server, every, case, [page, count])?;
     for failure in &failures {
         println!("{failure}");
     }
