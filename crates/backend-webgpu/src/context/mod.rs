@@ -15,7 +15,7 @@ use backend_api::{BackendError, BackendResult, DeviceKind, MemoryStats};
 use crate::cache::Cache;
 use crate::device::{GlLock, Gpu, GuardedDevice, LastHandle, Progress, Witness, guarded};
 use crate::kernels::{Kernel, MAX_IMMEDIATES, Pipelines, Target, Variant};
-use crate::memory::{Allocation, Block, DeviceSlice, Memory, Pool, Use};
+use crate::memory::{Allocation, Block, DeviceSlice, GRANULARITY, Memory, Pool, Use};
 pub(crate) use crate::recorder::MAX_GROUPS;
 use crate::recorder::{
     BindingLimits, Command, Deadline, Graph, Recorder, Signal, Submits, Submitter, Then, Waits, Window,
@@ -59,8 +59,6 @@ pub(crate) struct Context {
 /// device.
 pub(crate) const FIXUP_WORDS: usize = 1 << 20;
 
-const NULL_BYTES: usize = 16;
-
 impl Context {
     /// The longest wait for the device before a call gives up.
     pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -102,8 +100,8 @@ impl Context {
         let recorder = Recorder::new(device, &submitter, pipelines.params_layout(), &has_dropped);
         Ok(Self {
             last: Arc::clone(last),
-            null: Arc::new(Block::foreign(own_buffer(device, "null", NULL_BYTES)?)),
-            sink: Arc::new(Block::foreign(own_buffer(device, "sink", NULL_BYTES)?)),
+            null: Arc::new(Block::foreign(own_buffer(device, "null", GRANULARITY)?)),
+            sink: Arc::new(Block::foreign(own_buffer(device, "sink", GRANULARITY)?)),
             fixup: OnceLock::new(),
             memory,
             recorder: Mutex::new(recorder),

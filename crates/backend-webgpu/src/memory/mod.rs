@@ -14,7 +14,7 @@ pub(crate) use account::Use;
 pub(crate) use block::{Block, BufferId, Piece, Storage, are_cut};
 #[cfg(test)]
 pub(crate) use pool::Refusals;
-pub(crate) use pool::{Allocation, Pool, VECTOR_BYTES};
+pub(crate) use pool::{Allocation, GRANULARITY, Pool, VECTOR_BYTES};
 use shared::SharedBuffers;
 
 use crate::sync::Mutex;
@@ -111,6 +111,16 @@ mod tests {
     use super::*;
     use crate::WebGpuBackend;
     use crate::device::LastHandle;
+
+    #[test]
+    fn buffers_of_the_backend_leave_those_of_tensors_at_whole_cache_lines() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let call = backend.context("test").unwrap();
+        let device = call.device();
+        for window in [device.null(), device.sink(), device.fixup().unwrap()] {
+            assert!(window.block.buffer().size().is_multiple_of(GRANULARITY as u64));
+        }
+    }
 
     #[test]
     fn an_operand_of_a_view_begins_where_both_say() {

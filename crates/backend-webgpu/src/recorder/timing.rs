@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::memory::GRANULARITY;
+
 /// Two timestamps of the device: [`start`](Self::start) and [`stop`](Self::stop), each written by an empty
 /// pass.
 #[derive(Debug)]
@@ -24,7 +26,7 @@ impl Stopwatch {
             }),
             resolved: device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some("stopwatch"),
-                size: Self::BYTES as u64,
+                size: Self::BYTES.next_multiple_of(GRANULARITY) as u64,
                 usage: wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC,
                 mapped_at_creation: false,
             }),
@@ -79,6 +81,7 @@ mod tests {
         let mut stopwatch = Stopwatch::new(device, queue);
         let usage = wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC;
         assert_eq!(stopwatch.resolved.usage(), usage);
+        assert!(stopwatch.resolved.size().is_multiple_of(GRANULARITY as u64));
         stopwatch.period = 2.5;
         let elapsed = |start: u64, stop: u64| stopwatch.elapsed(bytemuck::cast([start, stop]));
         assert_eq!(elapsed(100, 500), Duration::from_micros(1));

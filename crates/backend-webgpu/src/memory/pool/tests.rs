@@ -203,11 +203,11 @@ fn the_largest_buffer_has_whole_vectors() {
 }
 
 #[test]
-fn classes_waste_at_most_a_quarter() {
+fn classes_are_whole_cache_lines_and_waste_at_most_a_quarter() {
     for bytes in [1, 256, 257, 320, 321, 4095, 4096, 4097, (64 << 20) - 1, 64 << 20, (64 << 20) + 1] {
         let class = size_class(bytes, usize::MAX).unwrap();
-        assert!(class >= bytes && class.is_multiple_of(4), "{bytes} -> {class}");
-        assert!(bytes < MIN_BYTES || class - bytes <= bytes / 4, "{bytes} -> {class}");
+        assert!(class >= bytes && class.is_multiple_of(GRANULARITY), "{bytes} -> {class}");
+        assert!(class - bytes <= (bytes / 4).max(GRANULARITY - 1), "{bytes} -> {class}");
         assert_eq!(size_class(class, usize::MAX), Some(class), "a class is its own class");
     }
 }
