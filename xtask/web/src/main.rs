@@ -108,7 +108,7 @@ fn test(sh: &Shell, root: &Path, args: &TestArgs) -> anyhow::Result<()> {
     if !args.demo {
         parts.extend(suites::parts(server, args.every, &args.case));
     }
-    // Those that take longest begin first.
+    // The parts that take longest begin first.
     if has_demos {
         sh.create_dir(&args.screenshots)?;
         parts.push(Box::new(|| chat::change(&shell(root)?, server, &args.screenshots)));
