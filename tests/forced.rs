@@ -38,6 +38,12 @@ impl Device {
         self.sample
     }
 
+    /// Which cases each forced kernel runs, where a third of them is enough on software adapters.
+    #[allow(dead_code, reason = "not every suite that shares this file takes a sample of a kernel's cases")]
+    pub(crate) const fn sample_of_a_kernel(&self) -> Sample {
+        self.kernels.of_a_kernel()
+    }
+
     /// A test that has the backend to itself.
     pub(crate) fn trial(
         self: &Arc<Self>,

@@ -46,6 +46,12 @@ impl Sample {
         Self::on(device, 1, KERNELS)
     }
 
+    /// Which cases a forced kernel runs, given which kernels are forced: a third of them where kernels are sampled.
+    #[must_use]
+    pub const fn of_a_kernel(self) -> Self {
+        Self { every: if self.every == 1 { 1 } else { 3 }, part: 0 }
+    }
+
     /// One in `usual` cases on every device: a part of what conformance runs on lavapipe, as far as `usual` is a
     /// multiple of 48.
     ///
