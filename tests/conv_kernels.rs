@@ -9,9 +9,10 @@ use backend_api::desc::{ConvDesc, ConvShape, ImageLayout, ImageShape, Window};
 use backend_api::{ComputeBackend, DType};
 use backend_webgpu::WebGpuBackend;
 use backend_webgpu::variants::conv_source;
-use conformance::{Case, conv_in_small};
+use conformance::conv_in_small;
 use forced::Device;
 use libtest_mimic::{Failed, Trial};
+use suites::Sample;
 
 fn main() -> ExitCode {
     forced::run(kernels)
@@ -20,20 +21,19 @@ fn main() -> ExitCode {
 /// A test for each kernel that the device can run.
 fn kernels(device: &Arc<Device>) -> Vec<Trial> {
     let names = forced::runnable(device, WebGpuBackend::conv_kernels(), conv_source);
-    let mut cases = conv_in_small();
-    cases.retain(|case| device.sample_of_a_kernel().has(&case.path()));
-    let cases = Arc::new(cases);
-    let trial = |kernel: String| {
-        let cases = Arc::clone(&cases);
-        device.trial(&kernel.clone(), move |backend| check(backend, &kernel, &cases))
-    };
-    names.map(trial).collect()
+    let sample = device.sample_of_a_kernel();
+    names
+        .map(|kernel| device.trial(&kernel.clone(), move |backend| check(backend, &kernel, sample)))
+        .collect()
 }
 
-fn check(backend: &WebGpuBackend, kernel: &str, cases: &[Case]) -> Result<(), Failed> {
+fn check(backend: &WebGpuBackend, kernel: &str, sample: Sample) -> Result<(), Failed> {
     backend.force_conv(Some(kernel))?;
     is_explained(backend, kernel)?;
-    let outcome = forced::check(backend, cases);
+    let mut cases = conv_in_small();
+    // Other cases for each kernel, so that several kernels run all of them.
+    cases.retain(|case| sample.has(&format!("{} {kernel}", case.path())));
+    let outcome = forced::check(backend, &cases);
     backend.force_conv(None)?;
     outcome
 }

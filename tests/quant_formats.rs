@@ -27,7 +27,7 @@ const QUANTISED: [(QuantFormat, u64); 3] = [
     (QuantFormat::Mxfp4, 0x0000_03fc_afe7_a6c7),
 ];
 
-/// Random numbers, from one seed.
+/// The numbers of SplitMix64 from the seed 0, which `quant/reference.py` draws, too.
 fn noise() -> impl Iterator<Item = u64> {
     let mut rng = Rng::new(0);
     iter::repeat_with(move || rng.next_u64())

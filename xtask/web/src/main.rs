@@ -121,7 +121,7 @@ fn test(sh: &Shell, root: &Path, args: &TestArgs) -> anyhow::Result<()> {
         parts.push(Box::new(|| demo::run(&shell(root)?, server, &args.screenshots)));
     }
     parallel::run(parts)?;
-    // Tasks of the page's thread are timed there.
+    // Tasks are timed, and are longest where the page's thread computes.
     if has_demos { demo::on_the_main_thread(sh, server, &args.screenshots) } else { Ok(()) }
 }
 

@@ -13,8 +13,8 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 /// Bytes of the vectors that kernels read.
 pub(crate) const VECTOR_BYTES: usize = 16;
 
-/// The size of the smallest buffer, and what sizes of buffers on the device are multiples of: wgpu places buffers one behind
-/// the other, where the driver allows, which on NVIDIA's is every 16 bytes. Behind one of 16 bytes, all others would begin
+/// The size of the smallest buffer, and what sizes of buffers on the device are multiples of, but for the largest that a
+/// device allows: wgpu places buffers one behind the other, where the driver allows, which on NVIDIA's is every 16 bytes. Behind one of 16 bytes, all others would begin
 /// within a cache line, and products of f16 take 3 to 16 % longer on an H200.
 pub(crate) const GRANULARITY: usize = 256;
 /// From here on sizes are rounded to a multiple of this only: a quarter of waste would be too much.

@@ -15,7 +15,7 @@ use half::f16;
 
 use crate::device::{Health, Witness, guarded};
 use crate::kernels::Variant;
-use crate::memory::{Block, DeviceSlice};
+use crate::memory::{Block, DeviceSlice, GRANULARITY};
 use crate::ops::op_context::OpContext;
 use crate::recorder::{Command, Recorder, Signal, Submits, Submitter, Then, Window};
 use crate::transfer::StagingRing;
@@ -71,7 +71,7 @@ impl<'a> SelfTest<'a> {
         let create = || {
             ctx.gpu().device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some(OP),
-                size: words.len() as u64,
+                size: words.len().next_multiple_of(GRANULARITY) as u64,
                 usage: wgpu::BufferUsages::STORAGE
                     | wgpu::BufferUsages::COPY_DST
                     | wgpu::BufferUsages::COPY_SRC,
