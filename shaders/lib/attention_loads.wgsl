@@ -27,8 +27,8 @@ fn load_value(start: u32, batch: u32, key: u32, left: u32) -> Fetched {
   return words;
 }
 
-// A lane's elements of four keys of its slot, from `key` on, with those of the other `slots` between them; of those
-// beyond the last, the last.
+// A lane's elements of four keys: `key` and those that follow it at a distance of `slots` each. In place of a key behind
+// `last`, that is read.
 fn fetch_keys(start: u32, batch: u32, key: u32, slots: u32, last: u32, left: u32) -> Four {
   return Four(
     load_key(start, batch, min(key, last), left),
@@ -38,6 +38,7 @@ fn fetch_keys(start: u32, batch: u32, key: u32, slots: u32, last: u32, left: u32
   );
 }
 
+// A lane's elements of the values of four keys, chosen as by fetch_keys.
 fn fetch_values(start: u32, batch: u32, key: u32, slots: u32, last: u32, left: u32) -> Four {
   return Four(
     load_value(start, batch, min(key, last), left),

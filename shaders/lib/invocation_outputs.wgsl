@@ -1,6 +1,6 @@
-// The entry point of kernels whose invocations make an output each, without each other's help.
+// The entry point of kernels each of whose invocations makes one of `params.total` outputs, independently of the others.
 //
-// needs: make_output, which makes the output of this number, of `params.total`
+// needs: make_output, which makes the output of a number
 
 @compute @workgroup_size(256)
 fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {

@@ -3,10 +3,11 @@
 //
 // needs: THREADS, SHARERS, the binding source
 
-// Of a line, where its first sharer is.
+// After find_largest, the largest magnitude of a line is at the index of the first invocation that shares it.
 var<workgroup> sh_largest: array<u32, THREADS>;
 
-// Finds it among the elements of a line, of which the first is at `first` and each `step` from the one before.
+// Finds the largest magnitude of a line, whose first element is at `first`, and each other `step` behind the one before.
+// `sharer` counts the invocations that share the line.
 fn find_largest(lane: u32, sharer: u32, apart: u32, first: u32, step: u32, elements: u32) {
   var largest = 0u;
   for (var i = sharer; i < elements; i += SHARERS) {

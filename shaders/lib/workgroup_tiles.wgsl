@@ -1,6 +1,6 @@
 // The entry point of kernels whose workgroups make a tile each.
 //
-// needs: THREADS, make_tile, which makes the tile of this number by the invocation `index` and the others
+// needs: THREADS, make_tile, which all invocations of a workgroup call for their tile, each with its own index
 
 @compute @workgroup_size(THREADS)
 fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {

@@ -37,16 +37,16 @@ struct Report {
 }
 
 /// A visit: its name, the page's options, the first script of the page, and what the visitor does.
-type Visit = (&'static str, &'static str, &'static str, Deeds);
+type Visit = (&'static str, &'static str, &'static str, Steps);
 
-/// The visitor asks.
+/// Visits that ask the model.
 const ANSWERS: [Visit; 3] = [
     ("webgpu", "backend=webgpu&temperature=0", PRELUDE, answers),
     ("cpu", "backend=cpu&temperature=0", PRELUDE, answers),
     ("stop", "backend=cpu&temperature=0.8&tokens=480", PRELUDE, stops),
 ];
 
-/// The visitor brings files, and the device goes or isn't there.
+/// Visits that bring other models, lose the device, or have none.
 const CHANGES: [Visit; 3] = [
     ("files", "backend=webgpu&temperature=0", PRELUDE, files),
     ("loss", "backend=webgpu&temperature=0&thread=main", PRELUDE, loses),
@@ -78,10 +78,10 @@ fn run(
     screenshots: &Path,
     visits: impl IntoIterator<Item = Visit>,
 ) -> anyhow::Result<()> {
-    for (name, options, prelude, deeds) in visits {
+    for (name, options, prelude, steps) in visits {
         let url = server.url(&format!("chat/index.html?tokens={TOKENS}&{options}"));
         let mut chat = Chat { sh, page: Page::open(browser, &url, prelude)? };
-        let outcome = chat.ready().and_then(|()| deeds(&mut chat));
+        let outcome = chat.ready().and_then(|()| steps(&mut chat));
         let Chat { mut page, .. } = chat;
         sh.write_file(screenshots.join(format!("chat-{name}.png")), page.screenshot()?)?;
         let seen = outcome.with_context(|| format!("chat/{name}: {}", page.errors.join("\n")))?;
@@ -92,7 +92,7 @@ fn run(
 }
 
 /// What a visitor does once the model is ready; what is worth telling of it.
-type Deeds = fn(&mut Chat<'_>) -> anyhow::Result<String>;
+type Steps = fn(&mut Chat<'_>) -> anyhow::Result<String>;
 
 /// Two messages, the second of which goes on with what the caches have.
 fn answers(chat: &mut Chat<'_>) -> anyhow::Result<String> {

@@ -15,7 +15,7 @@ use backend_api::{BackendError, BackendResult, DeviceKind, MemoryStats};
 use crate::cache::Cache;
 use crate::device::{GlLock, Gpu, GuardedDevice, LastHandle, Progress, Witness, guarded};
 use crate::kernels::{Kernel, MAX_IMMEDIATES, Pipelines, Target, Variant};
-use crate::memory::{Allocation, Block, DeviceSlice, GRANULARITY, Memory, Pool, Use};
+use crate::memory::{Allocation, Block, DeviceSlice, Memory, Pool, Use, VECTOR_BYTES, buffer_outside};
 pub(crate) use crate::recorder::MAX_GROUPS;
 use crate::recorder::{
     BindingLimits, Command, Deadline, Graph, Recorder, Signal, Submits, Submitter, Then, Waits, Window,
@@ -100,8 +100,8 @@ impl Context {
         let recorder = Recorder::new(device, &submitter, pipelines.params_layout(), &has_dropped);
         Ok(Self {
             last: Arc::clone(last),
-            null: Arc::new(Block::foreign(own_buffer(device, "null", GRANULARITY)?)),
-            sink: Arc::new(Block::foreign(own_buffer(device, "sink", GRANULARITY)?)),
+            null: Arc::new(Block::foreign(own_buffer(device, "null", VECTOR_BYTES)?)),
+            sink: Arc::new(Block::foreign(own_buffer(device, "sink", VECTOR_BYTES)?)),
             fixup: OnceLock::new(),
             memory,
             recorder: Mutex::new(recorder),
@@ -472,12 +472,6 @@ fn untouched(block: &Arc<Block>) -> Window {
 
 /// A buffer of zeros, not from the pool, whose statistics are the caller's allocations.
 fn own_buffer(device: &GuardedDevice, label: &'static str, bytes: usize) -> BackendResult<wgpu::Buffer> {
-    let descriptor = wgpu::BufferDescriptor {
-        label: Some(label),
-        size: bytes as u64,
-        usage: wgpu::BufferUsages::STORAGE,
-        mapped_at_creation: false,
-    };
-    guarded(device, || device.create_buffer(&descriptor))
+    guarded(device, || buffer_outside(device, label, bytes, wgpu::BufferUsages::STORAGE))
         .map_err(|_| BackendError::OutOfMemory { requested: bytes, in_use: 0 })
 }

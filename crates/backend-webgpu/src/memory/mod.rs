@@ -12,9 +12,9 @@ use backend_api::{BackendError, BackendResult, MemoryStats};
 
 pub(crate) use account::Use;
 pub(crate) use block::{Block, BufferId, Piece, Storage, are_cut};
+pub(crate) use pool::{Allocation, Pool, VECTOR_BYTES, buffer_outside};
 #[cfg(test)]
-pub(crate) use pool::Refusals;
-pub(crate) use pool::{Allocation, GRANULARITY, Pool, VECTOR_BYTES};
+pub(crate) use pool::{GRANULARITY, Refusals};
 use shared::SharedBuffers;
 
 use crate::sync::Mutex;

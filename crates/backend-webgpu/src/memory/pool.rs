@@ -14,8 +14,9 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 pub(crate) const VECTOR_BYTES: usize = 16;
 
 /// The size of the smallest buffer, and what sizes of buffers on the device are multiples of, but for the largest that a
-/// device allows: wgpu places buffers one behind the other, where the driver allows, which on NVIDIA's is every 16 bytes. Behind one of 16 bytes, all others would begin
-/// within a cache line, and products of f16 take 3 to 16 % longer on an H200.
+/// device allows: wgpu places buffers one behind the other, at multiples of what the driver asks for, which on NVIDIA's is 16
+/// bytes. Behind a buffer of 16 bytes, all others would begin within a cache line, and products of f16 take 3 to 16 % longer
+/// on an H200.
 pub(crate) const GRANULARITY: usize = 256;
 /// From here on sizes are rounded to a multiple of this only: a quarter of waste would be too much.
 const LARGE_BYTES: usize = 64 << 20;
@@ -342,6 +343,23 @@ impl Pool {
         }
         guarded(&self.device, || self.device.create_buffer(&descriptor))
     }
+}
+
+/// A buffer on the device that isn't the pool's, of at least so many bytes: a multiple of [`GRANULARITY`]. Errors of wgpu end
+/// up in the caller's error scope.
+pub(crate) fn buffer_outside(
+    device: &wgpu::Device,
+    label: &'static str,
+    bytes: usize,
+    usage: wgpu::BufferUsages,
+) -> wgpu::Buffer {
+    let size = bytes.next_multiple_of(GRANULARITY) as u64;
+    device.create_buffer(&wgpu::BufferDescriptor {
+        label: Some(label),
+        size,
+        usage,
+        mapped_at_creation: false,
+    })
 }
 
 /// The largest buffer of whole vectors that the device allows: a kernel that reads vectors reads the last one whole.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::memory::GRANULARITY;
+use crate::memory::buffer_outside;
 
 /// Two timestamps of the device: [`start`](Self::start) and [`stop`](Self::stop), each written by an empty
 /// pass.
@@ -18,18 +18,14 @@ impl Stopwatch {
 
     /// For a device with [`Features::TIMESTAMP_QUERY`](wgpu::Features::TIMESTAMP_QUERY).
     pub(crate) fn new(device: &wgpu::Device, queue: &wgpu::Queue) -> Self {
+        let usage = wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC;
         Self {
             queries: device.create_query_set(&wgpu::QuerySetDescriptor {
                 label: Some("stopwatch"),
                 ty: wgpu::QueryType::Timestamp,
                 count: 2,
             }),
-            resolved: device.create_buffer(&wgpu::BufferDescriptor {
-                label: Some("stopwatch"),
-                size: Self::BYTES.next_multiple_of(GRANULARITY) as u64,
-                usage: wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC,
-                mapped_at_creation: false,
-            }),
+            resolved: buffer_outside(device, "stopwatch", Self::BYTES, usage),
             period: queue.get_timestamp_period(),
         }
     }
@@ -69,6 +65,7 @@ impl Stopwatch {
 mod tests {
     use super::*;
     use crate::WebGpuBackend;
+    use crate::memory::GRANULARITY;
 
     #[test]
     fn ticks_are_as_long_as_the_queue_says() {

@@ -15,7 +15,7 @@ use half::f16;
 
 use crate::device::{Health, Witness, guarded};
 use crate::kernels::Variant;
-use crate::memory::{Block, DeviceSlice, GRANULARITY};
+use crate::memory::{Block, DeviceSlice, buffer_outside};
 use crate::ops::op_context::OpContext;
 use crate::recorder::{Command, Recorder, Signal, Submits, Submitter, Then, Window};
 use crate::transfer::StagingRing;
@@ -68,17 +68,10 @@ impl<'a> SelfTest<'a> {
         let ctx = self.ctx;
         let mut words = bytes.to_vec();
         words.resize(bytes.len().next_multiple_of(4), 0);
-        let create = || {
-            ctx.gpu().device.create_buffer(&wgpu::BufferDescriptor {
-                label: Some(OP),
-                size: words.len().next_multiple_of(GRANULARITY) as u64,
-                usage: wgpu::BufferUsages::STORAGE
-                    | wgpu::BufferUsages::COPY_DST
-                    | wgpu::BufferUsages::COPY_SRC,
-                mapped_at_creation: false,
-            })
-        };
-        let buffer = guarded(&ctx.gpu().device, create).map_err(|_| BackendError::OutOfMemory {
+        let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
+        let device = &ctx.gpu().device;
+        let create = || buffer_outside(device, OP, words.len(), usage);
+        let buffer = guarded(device, create).map_err(|_| BackendError::OutOfMemory {
             requested: words.len(),
             in_use: ctx.device.memory.stats().in_use,
         })?;
