@@ -1,6 +1,9 @@
 // Copies f16 images, and filters after them, to where the channels of a pixel are adjacent, filled up with 0
-// to a multiple of eight in each group. An invocation copies eight channels of a pixel; neighbours have
-// neighbouring pixels. To this kernel, a filter is an image of its places with one group.
+// to a multiple of eight in each group. An invocation copies eight channels of a pixel. To this kernel, a filter
+// is an image of its places with one group.
+//
+// Invocations that follow each other have blocks of pixels and eights: 8 pixels by 4 eights read 16 bytes of each
+// plane and write 64 of each pixel. Of one eight, neighbours write 16 bytes of a line each.
 //
 // needs: T, lib/packed_eight
 
@@ -13,10 +16,12 @@ struct Eight {
   to: u32,
 }
 
-fn eight_of(i: u32, pixels: u32, groups: u32) -> Eight {
+fn eight_of(i: u32, pixels: u32, groups: u32, block: vec2<u32>) -> Eight {
   let eights = params.channels_out / 8u;
-  let pixel = i % pixels;
-  let plane = i / pixels;
+  let size = block.x * block.y;
+  let blocks = pixels / block.x;
+  let pixel = i / size % blocks * block.x + i % size / block.y;
+  let plane = i / size / blocks * block.y + i % block.y;
   let eight = plane % (eights * groups);
   let image = plane / (eights * groups);
   let first = eight % eights * 8u;
@@ -40,7 +45,7 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   if flat < params.first_filters {
     let i = flat * 256u + lane;
     if i < params.total {
-      let eight = eight_of(i, params.pixels, params.groups);
+      let eight = eight_of(i, params.pixels, params.groups, vec2(params.block_pixels, params.block_eights));
       for (var j = 0u; j < 8u; j++) {
         if j < eight.count {
           numbers[j] = f32(input[params.input_offset + eight.at + j * eight.step]);
@@ -51,7 +56,7 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   } else {
     let i = (flat - params.first_filters) * 256u + lane;
     if i < params.total_filters {
-      let eight = eight_of(i, params.places, 1u);
+      let eight = eight_of(i, params.places, 1u, vec2(params.places, 1u));
       for (var j = 0u; j < 8u; j++) {
         if j < eight.count {
           numbers[j] = f32(filter_values[params.filter_offset + eight.at + j * eight.step]);

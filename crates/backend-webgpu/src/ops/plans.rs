@@ -232,8 +232,8 @@ const DIGESTS: [[u64; 4]; 4] = [
 
 /// Digests of the grids and parameters of their launches.
 const LAUNCH_DIGESTS: [[u64; 4]; 4] = [
-    [0x9a35_15ba_af6c_b2c1, 0xaa45_9289_584a_582f, 0x2d93_463d_5c98_6ca5, 0x88bf_6015_7b6f_d4e5],
-    [0x5ede_70c7_6d36_a514, 0xea38_3383_e391_6913, 0xb450_101d_a21a_b9c9, 0x4a35_2ca6_306e_8a42],
+    [0x9a35_15ba_af6c_b2c1, 0xaa45_9289_584a_582f, 0x2da6_cb85_1238_6873, 0x88bf_6015_7b6f_d4e5],
+    [0x5ede_70c7_6d36_a514, 0xea38_3383_e391_6913, 0x68c0_0e26_641f_ae38, 0x4a35_2ca6_306e_8a42],
     [0x0fc0_0f9f_a8b7_6e3c, 0x28c1_f43d_3ada_ac72, 0xe555_6be8_9641_c08b, 0x5bc8_e9e8_9697_6830],
     [0x4157_8ae2_1fa1_11cb, 0x11dc_22ee_878a_eb4f, 0xc620_ce43_9bf9_d896, 0x1008_6aa5_35f0_61f1],
 ];

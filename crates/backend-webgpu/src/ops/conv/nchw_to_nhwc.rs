@@ -24,6 +24,9 @@ params! {
         // What there is to be copied, in eights.
         total: u32,
         pixels: u32,
+        // Pixels of a block, and eights of each.
+        block_pixels: u32,
+        block_eights: u32,
         groups: u32,
         // Of a group, in the images and in the copy.
         channels: u32,
@@ -47,6 +50,13 @@ fn variant() -> Variant {
 
 pub(super) fn variants() -> Vec<Variant> {
     vec![variant()]
+}
+
+/// Pixels, and eights of each, that 32 invocations copy together, where blocks come out even; else all pixels, one eight
+/// after another.
+fn block(pixels: usize, eights: usize) -> [usize; 2] {
+    let fits = |block: &[usize; 2]| pixels.is_multiple_of(block[0]) && eights.is_multiple_of(block[1]);
+    [[8, 4], [16, 2]].into_iter().find(fits).unwrap_or([pixels, 1])
 }
 
 /// Scratch memory for so many times eight adjacent channels of f16.
@@ -73,9 +83,12 @@ pub(super) fn copy(
     let repacked = if job.transposed { None } else { Some(scratch_of_eights(ctx, op, total_filters)?) };
     let [first_filters, workgroups_of_filters] =
         [total, total_filters].map(|total| total.div_ceil(WORKGROUP));
+    let [block_pixels, block_eights] = block(pixels, groups.saturating_mul(channels / EIGHT));
     let params = Params {
         total: dim(op, "pixels", total)?,
         pixels: dim(op, "pixels", pixels)?,
+        block_pixels: dim(op, "pixels", block_pixels)?,
+        block_eights: dim(op, "channels", block_eights)?,
         groups: dim(op, "groups", groups)?,
         channels: dim(op, "channels", job.gather.channels)?,
         channels_out: dim(op, "channels", channels)?,
@@ -90,4 +103,21 @@ pub(super) fn copy(
     let windows = [&job.input, &job.filter, repacked.as_ref().unwrap_or(&copy)];
     ctx.launch(op, &variant(), &windows, &copy, &params, grid)?;
     Ok((copy, repacked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::block;
+
+    #[test]
+    fn blocks_come_out_even() {
+        assert_eq!(
+            [block(56 * 56, 8), block(49 * 16, 6), block(28 * 4, 3), block(49, 8)],
+            [[8, 4], [16, 2], [112, 1], [49, 1]]
+        );
+        for (pixels, eights) in (1..100).flat_map(|pixels| (1..20).map(move |eights| (pixels, eights))) {
+            let [of_pixels, of_eights] = block(pixels, eights);
+            assert_eq!((pixels % of_pixels, eights % of_eights), (0, 0), "{pixels} pixels of {eights}");
+        }
+    }
 }
