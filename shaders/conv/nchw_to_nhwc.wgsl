@@ -2,8 +2,8 @@
 // to a multiple of eight in each group. An invocation copies eight channels of a pixel. To this kernel, a filter
 // is an image of its places with one group.
 //
-// Invocations that follow each other have blocks of pixels and eights: 8 pixels by 4 eights read 16 bytes of each
-// plane and write 64 of each pixel. Of one eight, neighbours write 16 bytes of a line each.
+// Neighbouring invocations copy a block: 8 pixels, and of each 4 groups of eight channels, are 16 adjacent bytes of each
+// plane to read, and 64 of each pixel to write. Of one group of eight, each would write 16 bytes of another cache line.
 //
 // needs: T, lib/packed_eight
 
@@ -18,10 +18,12 @@ struct Eight {
 
 fn eight_of(i: u32, pixels: u32, groups: u32, block: vec2<u32>) -> Eight {
   let eights = params.channels_out / 8u;
-  let size = block.x * block.y;
-  let blocks = pixels / block.x;
-  let pixel = i / size % blocks * block.x + i % size / block.y;
-  let plane = i / size / blocks * block.y + i % block.y;
+  // The block, how many have all pixels, and the place within it, whose groups of eight channels are adjacent.
+  let nth = i / (block.x * block.y);
+  let across = pixels / block.x;
+  let place = i % (block.x * block.y);
+  let pixel = nth % across * block.x + place / block.y;
+  let plane = nth / across * block.y + place % block.y;
   let eight = plane % (eights * groups);
   let image = plane / (eights * groups);
   let first = eight % eights * 8u;

@@ -24,7 +24,7 @@ params! {
         // What there is to be copied, in eights.
         total: u32,
         pixels: u32,
-        // Pixels of a block, and eights of each.
+        // Of a block that neighbouring invocations copy: pixels, and groups of eight channels of each.
         block_pixels: u32,
         block_eights: u32,
         groups: u32,
@@ -52,8 +52,8 @@ pub(super) fn variants() -> Vec<Variant> {
     vec![variant()]
 }
 
-/// Pixels, and eights of each, that 32 invocations copy together, where blocks come out even; else all pixels, one eight
-/// after another.
+/// Pixels, and groups of eight channels of each, of the block that neighbouring invocations copy: 32 of both in all where
+/// such blocks come out even, else all pixels of one group.
 fn block(pixels: usize, eights: usize) -> [usize; 2] {
     let fits = |block: &[usize; 2]| pixels.is_multiple_of(block[0]) && eights.is_multiple_of(block[1]);
     [[8, 4], [16, 2]].into_iter().find(fits).unwrap_or([pixels, 1])
