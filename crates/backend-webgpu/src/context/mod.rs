@@ -97,7 +97,8 @@ impl Context {
         let capacity = None;
         let memory = Memory::new(Pool::new(device, capacity, &progress, &has_dropped, last));
         let pipelines = Pipelines::new(device, target, gpu.takes_spirv);
-        let recorder = Recorder::new(device, &submitter, pipelines.params_layout(), &has_dropped);
+        let copier = Arc::default();
+        let recorder = Recorder::new(device, &submitter, pipelines.params_layout(), &has_dropped, &copier);
         Ok(Self {
             last: Arc::clone(last),
             null: Arc::new(Block::foreign(own_buffer(device, "null", VECTOR_BYTES)?)),
@@ -106,7 +107,7 @@ impl Context {
             memory,
             recorder: Mutex::new(recorder),
             submitter,
-            readback: Readback::new(device),
+            readback: Readback::new(device, &copier),
             graphs: Mutex::default(),
             #[cfg(not(target_family = "wasm"))]
             cache: None,

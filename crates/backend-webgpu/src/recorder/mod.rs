@@ -36,7 +36,7 @@ use crate::device::GuardedDevice;
 use crate::memory::{Block, Storage};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::bound;
-use crate::transfer::StagingRing;
+use crate::transfer::{Copier, StagingRing};
 use batch::{Batch, Flow, Flows, InFlight};
 use bind_groups::BindGroups;
 use params::Params;
@@ -125,6 +125,7 @@ impl Recorder {
         submitter: &Arc<Submitter>,
         params_layout: &wgpu::BindGroupLayout,
         has_dropped: &Arc<AtomicBool>,
+        copier: &Arc<Copier>,
     ) -> Self {
         Self {
             device: device.clone(),
@@ -141,7 +142,7 @@ impl Recorder {
             groups: BindGroups::default(),
             has_dropped: Arc::clone(has_dropped),
             params: Params::new(params_layout.clone()),
-            staging: StagingRing::new(device),
+            staging: StagingRing::new(device, copier),
             flight: VecDeque::new(),
         }
     }

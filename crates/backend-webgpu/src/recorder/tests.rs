@@ -28,7 +28,7 @@ impl Rig {
         let (recorder, fill) = {
             let call = backend.context("test").unwrap();
             let layout = call.device().pipelines.params_layout();
-            let recorder = Recorder::new(device, &submitter, layout, &has_dropped);
+            let recorder = Recorder::new(device, &submitter, layout, &has_dropped, &Arc::default());
             (recorder, call.device().pipeline(&fill()).unwrap())
         };
         Self { recorder, submitter, has_dropped, fill, backend }
@@ -294,7 +294,8 @@ fn each_step_of_a_graph_has_its_own_parameters() {
             &Arc::default(),
             Submits::Worker,
         ));
-        let mut recorder = Recorder::new(device, &submitter, pipelines.params_layout(), &Arc::default());
+        let mut recorder =
+            Recorder::new(device, &submitter, pipelines.params_layout(), &Arc::default(), &Arc::default());
         let ptr = backend.alloc(1024).unwrap();
         let block =
             backend.context("test").unwrap().device().memory.lookup("test", "ptr", ptr).unwrap().block;

@@ -4,6 +4,7 @@ mod bytes;
 mod readback;
 mod staging;
 
+pub(crate) use bytes::Copier;
 pub(crate) use readback::Readback;
 pub(crate) use staging::StagingRing;
 

@@ -1,8 +1,10 @@
 //! Mapped buffers through which read-backs pass.
 
+use std::sync::Arc;
+
 use backend_api::{BackendError, BackendResult, Diagnostic};
 
-use super::{bytes, most_bytes};
+use super::{Copier, most_bytes};
 use crate::device::{GuardedDevice, guarded};
 use crate::sync::{Mutex, bound};
 
@@ -10,6 +12,7 @@ use crate::sync::{Mutex, bound};
 #[derive(Debug)]
 pub(crate) struct Readback {
     device: GuardedDevice,
+    copier: Arc<Copier>,
     free: Mutex<Vec<wgpu::Buffer>>,
     /// New buffers that are refused.
     #[cfg(test)]
@@ -23,9 +26,10 @@ impl Readback {
     const MIN_BYTES: usize = bound(4 << 10, 16);
     const MAX_FREE: usize = bound(4, 2);
 
-    pub(crate) fn new(device: &GuardedDevice) -> Self {
+    pub(crate) fn new(device: &GuardedDevice, copier: &Arc<Copier>) -> Self {
         Self {
             device: device.clone(),
+            copier: Arc::clone(copier),
             free: Mutex::default(),
             #[cfg(test)]
             refusals: Mutex::default(),
@@ -78,7 +82,7 @@ impl Readback {
         let view = buffer.get_mapped_range(from..end).map_err(|error| driver(error.to_string()))?;
         let first = (range.start - from) as usize;
         match view.get(first..first + dst.len()) {
-            Some(read) => bytes::copy(dst, read),
+            Some(read) => self.copier.copy(dst, read),
             None => return Err(driver("the mapped range is too short".to_owned())),
         }
         drop(view);
@@ -127,7 +131,7 @@ mod tests {
     #[test]
     fn buffers_are_powers_of_two() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
-        let readback = Readback::new(backend.guarded_device());
+        let readback = Readback::new(backend.guarded_device(), &Arc::default());
         let sizes = [1, 4096, 4097, 8193].map(|bytes| readback.acquire(bytes).unwrap().size());
         assert_eq!(sizes, [4096, 4096, 8192, 16_384]);
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
@@ -137,7 +141,7 @@ mod tests {
     #[test]
     fn a_read_may_begin_at_any_byte() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
-        let readback = Readback::new(backend.guarded_device());
+        let readback = Readback::new(backend.guarded_device(), &Arc::default());
         let bytes: Vec<u8> = (0..4096).map(|i| (i % 251) as u8).collect();
         for (skip, len) in [(0, 4096), (0, 1), (3, 5), (8, 8), (13, 20), (4095, 1), (1, 4095), (12, 0)] {
             let mut read = vec![255; len];
@@ -153,7 +157,7 @@ mod tests {
     #[test]
     fn a_few_buffers_are_kept_for_the_next_reads() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
-        let readback = Readback::new(backend.guarded_device());
+        let readback = Readback::new(backend.guarded_device(), &Arc::default());
         assert_eq!(readback.bytes(), 0);
         let buffers = [(); 5].map(|()| mapped(&backend, &readback, &[1; 16]));
         for buffer in &buffers {

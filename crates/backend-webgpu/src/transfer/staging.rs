@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use backend_api::{BackendError, BackendResult, Diagnostic};
 
-use super::{bytes, most_bytes};
+use super::{Copier, most_bytes};
 use crate::device::{GuardedDevice, guarded};
 use crate::sync::{self, Mutex, bound};
 
@@ -13,6 +13,7 @@ use crate::sync::{self, Mutex, bound};
 #[derive(Debug)]
 pub(crate) struct StagingRing {
     device: GuardedDevice,
+    copier: Arc<Copier>,
     /// Bytes of one buffer.
     chunk: usize,
     /// The buffer being filled and the bytes already in it.
@@ -37,9 +38,15 @@ impl StagingRing {
     /// Buffers of the ring. In a browser, where nothing can wait for one to come back, there is no bound.
     const MAX_BUFFERS: Option<usize> = if cfg!(target_family = "wasm") { None } else { Some(bound(8, 3)) };
 
-    pub(crate) fn new(device: &GuardedDevice) -> Self {
-        let chunk = Self::chunk(&device.limits());
-        Self { device: device.clone(), chunk, current: None, full: Vec::new(), shared: Arc::default() }
+    pub(crate) fn new(device: &GuardedDevice, copier: &Arc<Copier>) -> Self {
+        Self {
+            device: device.clone(),
+            copier: Arc::clone(copier),
+            chunk: Self::chunk(&device.limits()),
+            current: None,
+            full: Vec::new(),
+            shared: Arc::default(),
+        }
     }
 
     /// Bytes of the largest write on a device with these limits.
@@ -68,7 +75,7 @@ impl StagingRing {
         let mut target = buffer
             .get_mapped_range_mut(start..start + from.len() as u64)
             .map_err(|error| BackendError::Driver { op, source: Diagnostic::new(error.to_string()) })?;
-        bytes::write(target.slice(..), from);
+        self.copier.write(target.slice(..), from);
         // Ranges of a mapping start at multiples of 8.
         *used = (*used + from.len()).next_multiple_of(wgpu::MAP_ALIGNMENT as usize);
         Ok(Some((buffer.clone(), start)))
@@ -134,7 +141,7 @@ mod tests {
     use crate::WebGpuBackend;
 
     fn ring_of_short_buffers(device: &GuardedDevice) -> StagingRing {
-        StagingRing { chunk: 64, ..StagingRing::new(device) }
+        StagingRing { chunk: 64, ..StagingRing::new(device, &Arc::default()) }
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl<'a> SelfTest<'a> {
         let submits = if has_thread { Submits::Worker } else { Submits::Caller };
         let submitter = Arc::new(Submitter::new(device, queue, &health, &Arc::default(), submits));
         let layout = ctx.device.pipelines.params_layout();
-        let recorder = Recorder::new(device, &submitter, layout, &Arc::default());
+        let recorder = Recorder::new(device, &submitter, layout, &Arc::default(), &Arc::default());
         Self { ctx, recorder, submitter, witness: health.witness(), health }
     }
 
