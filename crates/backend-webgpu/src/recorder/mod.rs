@@ -78,6 +78,8 @@ pub(crate) struct Recorder {
     /// Counts batches from 1.
     number: u64,
     commands: usize,
+    /// Whether a caller has encoded something into the open batch that the next commands belong to.
+    stays_together: bool,
     /// How many of them make a batch that may be deferred.
     defer_from: usize,
     /// Copies that run before everything else of the batch.
@@ -132,6 +134,7 @@ impl Recorder {
             submitter: Arc::clone(submitter),
             number: 1,
             commands: 0,
+            stays_together: false,
             defer_from: DEFER_FROM,
             early: None,
             encoder: None,
@@ -198,12 +201,11 @@ impl Recorder {
     /// `is_due` is told how long each segment should take, and says whether what was recorded before it has to
     /// be submitted first.
     pub(crate) fn replay(&mut self, graph: &Graph, is_due: &mut dyn FnMut(f64) -> bool) -> BackendResult<()> {
-        // What else a batch consists of, such as a timestamp, stays together with what follows.
-        let is_alone = self.encoder.is_none();
         for (number, segment) in graph.segments.iter().enumerate() {
             let is_full = self.commands > 0 && self.commands + segment.len() > MAX_COMMANDS;
             // A device that has nothing to do begins while the rest is encoded.
-            if is_due(segment.seconds) || is_full || number > 0 && is_alone && self.is_idle() {
+            let may_begin = number > 0 && !self.stays_together && self.is_idle();
+            if is_due(segment.seconds) || is_full || may_begin {
                 self.next_batch()?;
             }
             // Asked first: a batch that is refused between the two has spoiled what it should have written.
@@ -355,9 +357,11 @@ impl Recorder {
         Ok(self.hand_over(vec![then], false))
     }
 
-    /// Records something else than a dispatch, after what is recorded.
+    /// Records something else than a dispatch, such as a timestamp, after what is recorded. What follows stays together
+    /// with it.
     pub(crate) fn encode(&mut self, record: impl FnOnce(&mut wgpu::CommandEncoder)) {
         record(self.encoder());
+        self.stays_together = true;
     }
 
     /// Submits what is recorded.
@@ -416,6 +420,7 @@ impl Recorder {
         };
         self.number += 1;
         self.commands = 0;
+        self.stays_together = false;
         let ticket = self.submitter.submit(batch, may_defer);
         self.flight.push_back(InFlight { ticket: ticket.clone(), params: buffer, staging });
         ticket

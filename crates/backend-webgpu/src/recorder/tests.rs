@@ -160,6 +160,17 @@ fn segments_of_a_graph_are_recorded_where_they_fit() {
     let graph = rig.graph(16 + 20);
     rig.recorder.replay(&graph, &mut |_| false).unwrap();
     assert_eq!((rig.recorder.commands, rig.recorder.number), (20, 2));
+    // So it is behind a copy of the graph's inputs, but not behind a timestamp.
+    for (is_timed, expected) in [(false, (20, 2)), (true, (1 + 16 + 20, 1))] {
+        let mut rig = Rig::new(Submits::Worker);
+        let graph = rig.graph(16 + 20);
+        if is_timed {
+            rig.recorder.encode(|_| ());
+        }
+        rig.recorder.record(&rig.commands(1)).unwrap();
+        rig.recorder.replay(&graph, &mut |_| false).unwrap();
+        assert_eq!((rig.recorder.commands, rig.recorder.number), expected, "timed: {is_timed}");
+    }
 }
 
 #[test]
