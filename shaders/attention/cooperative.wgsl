@@ -23,7 +23,7 @@
 //
 // Starts, strides and lengths of vectors are multiples of eight elements.
 //
-// needs: T = f16, SUBGROUPS, DIM_SUBGROUPS, PARTS, DIM, BLOCK, SLICE, WIDE_KEYS, lib/attention,
+// needs: T = f16, SUBGROUPS, DIM_SUBGROUPS, PARTS, DIM, BLOCK, SLICE, WIDE_KEYS, LOOPED, lib/attention,
 // lib/attention_contiguous, lib/attention_seen, lib/attention_sinks, lib/fragment_elements, lib/workgroup_tiles
 
 const SUBGROUP: u32 = 32u;

@@ -58,11 +58,12 @@ fn attend(tile: Tile, index: u32) {{
 ///
 /// While a block is worked on, the next is on its way into registers. Where scores are no more than scaled
 /// products, the slices of a block are written out, so that the products of one don't wait for the weights of
-/// the one before. The others pass through a loop: they are few, or wait for their masks.
+/// the one before. The others pass through a loop: they are few, or wait for their masks. In a looped tile, all do.
 fn blocks(tile: CooperativeTile) -> String {
     let (first, queries, sums) = (first(tile), queries(tile), sums(tile));
     let (stage, next) = (stage(tile), next(tile));
-    let whole: String = (0..tile.block)
+    let written_out = if tile.looped { 0 } else { tile.block };
+    let whole: String = (0..written_out)
         .step_by(tile.slice)
         .map(|row| format!("{{\nlet row = {row}u;\n{}}}\n", slice(tile, false)))
         .collect();
@@ -72,7 +73,7 @@ fn blocks(tile: CooperativeTile) -> String {
     workgroupBarrier();
 {stage}    workgroupBarrier();
 {next}    let begin = block * BLOCK;
-    if !is_natural && begin >= seen_by_all.x && begin + BLOCK <= seen_by_all.y {{
+    if LOOPED == 0u && !is_natural && begin >= seen_by_all.x && begin + BLOCK <= seen_by_all.y {{
 {whole}    }} else {{
       let end = min(begin + BLOCK, seen.y);
       for (var key = max(begin, seen.x); key < end; key += SLICE) {{
@@ -368,7 +369,7 @@ mod tests {
 
     #[test]
     fn the_slice_is_unrolled() {
-        let constants = filled_up([4, 2, 64, 64, 32, 0, 1]);
+        let constants = filled_up([4, 2, 64, 64, 32, 0, 1, 0]);
         let text = super::attend(&constants, Target { immediates: true, unroll: true });
         // Two parts of queries by two columns of keys by four of the vectors, and the same for values; for
         // two slices of a block, and once more in a loop.
@@ -378,8 +379,15 @@ mod tests {
     }
 
     #[test]
+    fn a_looped_tile_has_its_slice_once() {
+        let constants = filled_up([4, 2, 64, 64, 32, 0, 1, 1]);
+        let text = super::attend(&constants, Target { immediates: true, unroll: true });
+        assert_eq!(text.matches("coopMultiplyAdd(").count(), 2 * (2 * 2 * 4));
+    }
+
+    #[test]
     fn wide_keys_are_two_fragments() {
-        let constants = filled_up([4, 2, 64, 64, 32, 1, 1]);
+        let constants = filled_up([4, 2, 64, 64, 32, 1, 1, 0]);
         let text = super::attend(&constants, Target { immediates: true, unroll: true });
         assert_eq!(text.matches("coopMultiplyAdd(").count(), 3 * 2 * (2 * 2 * 4));
         // Two halves of two columns of keys, in two reads each.

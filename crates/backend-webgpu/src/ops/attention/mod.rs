@@ -38,7 +38,7 @@ use crate::ops::op_context::OpContext;
 use part::Part;
 use pieces::Output;
 use plan::{Kernel, Plan};
-use problem::{Params, Problem, Windows, has_small_scores, params};
+use problem::{Params, Problem, Windows, has_natural_scores, has_small_scores, params};
 use types::{FLOATS, Reader, Types, every_types, types};
 
 pub(crate) use kernel_override::KernelOverride;

@@ -142,7 +142,7 @@ const LEAST_SOFTCAP: f32 = 1e-37;
 /// Whether products have to be scaled, bounded or masked to be scores, rather than be scores themselves,
 /// whose differences are scaled: a scale above 1 may make them infinite, and a very small one may make their
 /// differences so before they are scaled.
-fn has_natural_scores(desc: &AttentionDesc) -> bool {
+pub(super) fn has_natural_scores(desc: &AttentionDesc) -> bool {
     desc.cap().is_some() || desc.mask.is_some() || !(1e-30..=1.0).contains(&desc.scale)
 }
 
