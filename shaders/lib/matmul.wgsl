@@ -1,7 +1,7 @@
 // What the kernels of C = activation(alpha · op(A) · op(B) + beta · C + bias) share: their parameters, the
 // order in which tiles are worked on, and what becomes of a sum.
 //
-// needs: TC, ACTIVATION, bias, c, activate (lib/activate or lib/activate_half)
+// needs: TC, ACTIVATION, bias, c, lib/c_elements or lib/c_vectors, activate (lib/activate or lib/activate_half)
 
 // Tiles of a column that are worked on together, so that what they share of B is still in the cache.
 const RASTER: u32 = 8u;
@@ -26,7 +26,7 @@ fn depth(matrix: u32) -> u32 {
 fn finish(sum: f32, row: u32, column: u32, i: u32) -> TC {
   var v = params.alpha * sum;
   if params.accumulate == 1u {
-    v += params.beta * f32(c[i]);
+    v += params.beta * c_element(i);
   }
   if params.bias == 1u {
     v += f32(bias[params.bias_offset + column]);
@@ -46,8 +46,7 @@ fn finish_apart(sums: vec4<f32>, row: u32, column: u32, i: u32, count: u32, step
   let next = min(vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(count - 1u)) * step;
   var v = params.alpha * sums;
   if params.accumulate == 1u {
-    let at = i + next;
-    v += params.beta * vec4<f32>(f32(c[at.x]), f32(c[at.y]), f32(c[at.z]), f32(c[at.w]));
+    v += params.beta * c_four(i + next);
   }
   if params.bias == 1u {
     let at = params.bias_offset + column + next;
@@ -75,9 +74,5 @@ fn write_apart(matrix: u32, row: u32, column: u32, sums: vec4<f32>, step: u32) {
   }
   let count = min((params.n - 1u - column) / step + 1u, 4u);
   let at = params.c_offset + matrix * params.c_batch + row * params.c_ld + column;
-  let v = finish_apart(sums, row, column, at, count, step);
-  c[at] = TC(v.x);
-  if count > 1u { c[at + step] = TC(v.y); }
-  if count > 2u { c[at + 2u * step] = TC(v.z); }
-  if count > 3u { c[at + 3u * step] = TC(v.w); }
+  write_c(at, step, count, finish_apart(sums, row, column, at, count, step));
 }

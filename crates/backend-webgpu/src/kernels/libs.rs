@@ -92,6 +92,8 @@ libs! {
     CONVERT_F16 = "convert_f16" needs [CONVERT],
     /// The parameters and results of matrix products.
     MATMUL = "matmul",
+    C_ELEMENTS = "c_elements",
+    C_VECTORS = "c_vectors",
     /// Blocks of the operands of matrix products.
     OPERAND_BLOCKS = "operand_blocks" needs [MATMUL],
     /// Eight numbers as 16 bytes of f16.

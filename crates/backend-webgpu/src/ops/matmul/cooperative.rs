@@ -35,7 +35,7 @@ const SOURCE: KernelSource = KernelSource {
     cooperative: true,
     subgroups: true,
     ..kernel!(
-        native "gemm/cooperative", libs: [WORKGROUP_TILES, MATMUL, SHIFTED_VECTOR, OPERAND_TILE],
+        native "gemm/cooperative", libs: [WORKGROUP_TILES, MATMUL, C_ELEMENTS, SHIFTED_VECTOR, OPERAND_TILE],
         types: ["TA", "TB", "TC"], constants: Constants, params: Params,
         reads: ["a: vec4<u32>", "b: vec4<u32>", "bias: TC"], writes: ["c: TC", "c2 or c_words", "c4 or c8"],
     )

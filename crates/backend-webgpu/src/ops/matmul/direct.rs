@@ -18,7 +18,7 @@ use crate::recorder::Window;
 constants! { struct Constants { vec: bool, trans_a: bool, trans_b: bool, activation: Activation } }
 
 static DIRECT: KernelSource = kernel!(
-    "gemm/direct", libs: [GRID, MATMUL],
+    "gemm/direct", libs: [GRID, MATMUL, C_ELEMENTS],
     types: ["TA", "TB", "TC"], constants: Constants, params: Params,
     reads: ["a: TA", "a4: vec4<TA>", "b: TB", "b4: vec4<TB>", "bias: TC"], writes: ["c: TC"],
 );

@@ -27,7 +27,7 @@ constants! {
 }
 
 static GEMV: KernelSource = kernel!(
-    "gemm/gemv", libs: [WORKGROUP_TILES, MATMUL],
+    "gemm/gemv", libs: [WORKGROUP_TILES, MATMUL, C_ELEMENTS],
     types: ["TA", "T", "TC", "A"], constants: Constants, params: Params,
     reads: ["a: TA", "b: V", "bias: TC"], writes: ["c: TC"],
 );
@@ -96,7 +96,7 @@ impl Family for Gemv {
                     let gemv = Self { transposed, ..shape };
                     // `variant` turns around what is given for the product as a whole.
                     let (dtypes, trans) = oriented(transposed, dtypes, [trans_a, false]);
-                    let signature = Signature { dtypes, trans, activation, vectors, element_access: false };
+                    let signature = Signature { vectors, ..Signature::new(dtypes, trans, activation) };
                     variants.push(gemv.variant(&signature));
                 }
             }

@@ -19,7 +19,7 @@ use crate::ops::shared::vec_width::VecWidth;
 constants! { struct Constants { span: usize, ahead: usize, trans_c: bool, activation: Activation } }
 
 static GEMV_DOT: KernelSource = kernel!(
-    "gemm/gemv_dot", libs: [WORKGROUP_TILES, MATMUL],
+    "gemm/gemv_dot", libs: [WORKGROUP_TILES, MATMUL, C_ELEMENTS],
     types: ["T", "TC", "A"], constants: Constants, params: Params,
     reads: ["a: V", "b: V", "bias: TC"], writes: ["c: TC"],
 );
@@ -74,8 +74,7 @@ impl Family for GemvDot {
                 for &activation in Activation::ALL {
                     let transposed = variants.len() % 2 == 1;
                     let trans = [false, true];
-                    let signature =
-                        Signature { dtypes, trans, activation, vectors: true, element_access: false };
+                    let signature = Signature { vectors: true, ..Signature::new(dtypes, trans, activation) };
                     variants.push(Self { transposed, ..shape }.variant(&signature));
                 }
             }

@@ -28,27 +28,29 @@ pub(super) struct Signature {
     pub(super) activation: Activation,
     /// Whether operands are read by vectors.
     pub(super) vectors: bool,
+    /// Whether results are written by vectors.
+    pub(super) vector_results: bool,
     /// Whether single elements of a cooperative-matrix fragment are accessed.
     pub(super) element_access: bool,
 }
 
 impl Signature {
+    /// The signature of products that are read and written element by element.
+    pub(super) fn new(dtypes: [DType; 3], trans: [bool; 2], activation: Activation) -> Self {
+        Self { dtypes, trans, activation, vectors: false, vector_results: false, element_access: false }
+    }
+
     /// The signature of f16 operands that are read by vectors, with a result of f32.
     #[cfg(test)]
     pub(super) fn of_halves(trans: [bool; 2], element_access: bool) -> Self {
         let dtypes = [DType::F16, DType::F16, DType::F32];
-        Self { dtypes, trans, activation: Activation::Identity, vectors: true, element_access }
+        Self { vectors: true, element_access, ..Self::new(dtypes, trans, Activation::Identity) }
     }
 
     /// The signature of a product whose operands are read element by element.
     pub(super) fn of(desc: &MatmulDesc) -> Self {
-        Self {
-            dtypes: [desc.a.dtype, desc.b.dtype, desc.c.dtype],
-            trans: [desc.trans_a.is_transposed(), desc.trans_b.is_transposed()],
-            activation: desc.activation,
-            vectors: false,
-            element_access: false,
-        }
+        let dtypes = [desc.a.dtype, desc.b.dtype, desc.c.dtype];
+        Self::new(dtypes, [desc.trans_a, desc.trans_b].map(|trans| trans.is_transposed()), desc.activation)
     }
 
     /// The signature of partial sums, which are neither rounded nor activated.
@@ -69,12 +71,9 @@ pub(super) fn signatures(types: &[[DType; 3]]) -> impl Iterator<Item = Signature
     let flags = [false, true];
     types.iter().flat_map(move |&dtypes| {
         Activation::ALL.iter().flat_map(move |&activation| {
-            (0..8).map(move |bits| Signature {
-                dtypes,
-                trans: [flags[bits & 1], flags[bits >> 1 & 1]],
-                activation,
-                vectors: flags[bits >> 2 & 1],
-                element_access: false,
+            (0..8).map(move |bits| {
+                let trans = [flags[bits & 1], flags[bits >> 1 & 1]];
+                Signature { vectors: flags[bits >> 2 & 1], ..Signature::new(dtypes, trans, activation) }
             })
         })
     })

@@ -32,11 +32,9 @@ impl KernelOverride {
     /// The kernel's WGSL file.
     pub(crate) fn source(self) -> &'static KernelSource {
         let signature = Signature {
-            dtypes: [DType::F16; 3],
-            trans: [false; 2],
-            activation: Activation::Identity,
             vectors: true,
             element_access: true,
+            ..Signature::new([DType::F16; 3], [false; 2], Activation::Identity)
         };
         self.kernel.implementation().variant(&signature).source()
     }

@@ -2,6 +2,8 @@
 
 use backend_api::BackendResult;
 
+use super::kernel::Signature;
+use super::layout::is_aligned;
 use super::plan::Plan;
 use super::{Product, Windows, params};
 use crate::ops::op_context::{OpContext, linear_grid};
@@ -26,5 +28,8 @@ pub(super) fn launch(
         if shifts { window.by_vectors() } else { window }
     });
     let windows = &Windows { a, b, ..windows.clone() };
-    ctx.launch(op, &kernel.variant(&plan.signature), &kernel.inputs(windows), &windows.c, &params, grid)
+    let c = &product.desc.c;
+    let vector_results = plan.signature.vectors && is_aligned(c, windows.c.offset, product.desc.n, 4);
+    let variant = kernel.variant(&Signature { vector_results, ..plan.signature });
+    ctx.launch(op, &variant, &kernel.inputs(windows), &windows.c, &params, grid)
 }

@@ -32,7 +32,7 @@ constants! {
 static OUTER: KernelSource = KernelSource {
     unrolled: Some(multiply),
     ..kernel!(
-        "gemm/outer", libs: [GRID, MATMUL],
+        "gemm/outer", libs: [GRID, MATMUL, C_ELEMENTS],
         types: ["TA", "TB", "TC"], constants: Constants, params: Params,
         reads: ["a: TA", "b: TB", "bias: TC"], writes: ["c: TC"],
     )
@@ -165,8 +165,7 @@ impl Family for Outer {
             for shape in Self::ALL {
                 for trans in [[false, false], [false, true], [true, false], [true, true]] {
                     let activation = Activation::ALL[variants.len() % Activation::ALL.len()];
-                    let signature =
-                        Signature { dtypes, trans, activation, vectors: false, element_access: false };
+                    let signature = Signature::new(dtypes, trans, activation);
                     variants.push(shape.variant(&signature));
                 }
             }

@@ -34,7 +34,7 @@ constants! {
 }
 
 static SKINNY: KernelSource = kernel!(
-    "gemm/skinny", libs: [WORKGROUP_TILES, MATMUL, FEW_ROWS],
+    "gemm/skinny", libs: [WORKGROUP_TILES, MATMUL, C_ELEMENTS, FEW_ROWS],
     types: ["TA", "T", "TC", "A"], constants: Constants, params: Params,
     reads: ["a: TA", "a_fours: vec4<TA>", "b: V", "bias: TC"], writes: ["c: TC"],
 );
@@ -246,13 +246,7 @@ impl Family for Skinny {
                     let (fours, late_zeros) = (turn % 4 == 0, turn % 8 < 4);
                     let of = |staged| {
                         let skinny = Self { rows, staged, fours, late_zeros, transposed, ..shape };
-                        skinny.variant(&Signature {
-                            dtypes,
-                            trans,
-                            activation,
-                            vectors,
-                            element_access: false,
-                        })
+                        skinny.variant(&Signature { vectors, ..Signature::new(dtypes, trans, activation) })
                     };
                     variants.push(of(STAGED[0]));
                     if of(STAGED[1]) != of(STAGED[0]) {

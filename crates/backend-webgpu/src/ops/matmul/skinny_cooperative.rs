@@ -25,7 +25,7 @@ static SKINNY_COOPERATIVE: KernelSource = KernelSource {
     cooperative: true,
     subgroups: true,
     ..kernel!(
-        native "gemm/skinny_cooperative", libs: [WORKGROUP_TILES, MATMUL, FRAGMENT_ELEMENTS],
+        native "gemm/skinny_cooperative", libs: [WORKGROUP_TILES, MATMUL, C_ELEMENTS, FRAGMENT_ELEMENTS],
         types: ["T", "TC"], constants: Constants, params: Params,
         reads: ["a: vec4<u32>", "b: vec4<u32>", "bias: TC"], writes: ["c: TC"],
     )
@@ -96,8 +96,11 @@ impl Family for SkinnyCooperative {
                     let transposed = variants.len() % 2 == 1;
                     let dtypes = [DType::F16, DType::F16, dtype];
                     let trans = [false, true];
-                    let signature =
-                        Signature { dtypes, trans, activation, vectors: true, element_access: true };
+                    let signature = Signature {
+                        vectors: true,
+                        element_access: true,
+                        ..Signature::new(dtypes, trans, activation)
+                    };
                     variants.push(Self { transposed, ..shape }.variant(&signature));
                 }
             }

@@ -16,7 +16,7 @@ use crate::recorder::Window;
 constants! { struct Constants { activation: Activation } }
 
 static COMBINE: KernelSource = kernel!(
-    "gemm/combine", libs: [GRID, MATMUL],
+    "gemm/combine", libs: [GRID, MATMUL, C_ELEMENTS],
     types: ["TC"], constants: Constants, params: Params,
     reads: ["partial: f32", "row_exponents: i32", "column_exponents: i32", "bias: TC"], writes: ["c: TC"],
 );

@@ -1,15 +1,16 @@
 //! gemm/tiled, in register tiles, which any GPU can run.
 
-use backend_api::Activation;
 use backend_api::desc::MatmulDesc;
+use backend_api::{Activation, DType};
 
 use super::cost::{Cost, Estimate, cheapest};
 use super::kernel::{Family, GemmKernel, Kernel, Signature, TYPES, signatures};
 use super::layout::reads_as_vectors;
 use super::plan::{Candidate, Plan, Problem, is_long};
-use super::{Params, Windows, activation_libs};
+use super::{Params, Windows};
 use crate::device::{Gpu, h200};
-use crate::kernels::{KernelSource, Variant, constants, kernel};
+use crate::kernels::libs::{ACTIVATE, ACTIVATE_HALF, C_ELEMENTS, C_VECTORS};
+use crate::kernels::{KernelSource, Lib, Variant, constants, kernel};
 use crate::ops::shared::tile::{Tile, TileConstants, tile_product};
 use crate::recorder::Window;
 
@@ -22,7 +23,7 @@ static TILED: KernelSource = KernelSource {
     ..kernel!(
         "gemm/tiled", libs: [WORKGROUP_TILES, MATMUL, OPERAND_BLOCKS, TILE_PRODUCT],
         types: ["TA", "TB", "TC"], constants: Constants, params: Params,
-        reads: ["a: TA", "a4: vec4<TA>", "b: TB", "b4: vec4<TB>", "bias: TC"], writes: ["c: TC"],
+        reads: ["a: TA", "a4: vec4<TA>", "b: TB", "b4: vec4<TB>", "bias: TC"], writes: ["c: StoredC"],
     )
 };
 
@@ -40,8 +41,12 @@ impl Family for Tile {
     }
 
     fn variants() -> Vec<Variant> {
+        let with_results = |signature: Signature| {
+            let results = if signature.vectors { &[false, true][..] } else { &[false] };
+            results.iter().map(move |&vector_results| Signature { vector_results, ..signature })
+        };
         let of = |signature| Self::shapes().map(move |tile| tile.variant(&signature));
-        signatures(&TYPES).flat_map(of).collect()
+        signatures(&TYPES).flat_map(with_results).flat_map(of).collect()
     }
 }
 
@@ -79,6 +84,16 @@ fn fastest(problem: &Problem<'_>) -> Option<Estimate<Tile>> {
     })
 }
 
+/// How results of this type are activated and written.
+fn libs(dtype: DType, vector_results: bool) -> &'static [Lib] {
+    match (dtype, vector_results) {
+        (DType::F16, false) => &[ACTIVATE_HALF, C_ELEMENTS],
+        (DType::F16, true) => &[ACTIVATE_HALF, C_VECTORS],
+        (_, false) => &[ACTIVATE, C_ELEMENTS],
+        (_, true) => &[ACTIVATE, C_VECTORS],
+    }
+}
+
 /// The nanoseconds of a launch and of partial sums, 250 in each.
 fn combining(results: usize, splits: usize, compute_units: usize) -> usize {
     h200::partial_sums(results.saturating_mul(splits), 250, compute_units)
@@ -107,10 +122,11 @@ impl GemmKernel for Tile {
     }
 
     fn variant(&self, signature: &Signature) -> Variant {
-        let &Signature { vectors: vec, trans: [trans_a, trans_b], activation, .. } = signature;
+        let &Signature { vectors: vec, trans: [trans_a, trans_b], activation, vector_results, .. } =
+            signature;
         let constants = Constants { tile: self.constants(), vec, trans_a, trans_b, activation };
         Variant::new(&TILED, signature.dtypes, constants)
-            .with_libs(activation_libs(signature.dtypes[2]))
+            .with_libs(libs(signature.dtypes[2], vector_results))
             .with_workgroup(self.threads(), self.workgroup_bytes())
     }
 }

@@ -25,7 +25,7 @@ static UNSTAGED: KernelSource = KernelSource {
     cooperative: true,
     subgroups: true,
     ..kernel!(
-        native "gemm/unstaged", libs: [WORKGROUP_TILES, MATMUL, HALVES, FRAGMENT_ELEMENTS],
+        native "gemm/unstaged", libs: [WORKGROUP_TILES, MATMUL, C_ELEMENTS, HALVES, FRAGMENT_ELEMENTS],
         types: ["T", "TC"], constants: Constants, params: Params,
         reads: ["a: VecA", "b: VecB", "bias: TC"], writes: ["c: TC"],
     )
@@ -146,8 +146,11 @@ impl Family for Unstaged {
                     let turn = variants.len();
                     let activation = Activation::ALL[turn % Activation::ALL.len()];
                     let dtypes = [DType::F16, DType::F16, dtype];
-                    let signature =
-                        Signature { dtypes, trans, activation, vectors: true, element_access: true };
+                    let signature = Signature {
+                        vectors: true,
+                        element_access: true,
+                        ..Signature::new(dtypes, trans, activation)
+                    };
                     variants.push(Self { transposed: turn / 4 % 2 == 1, ..tile }.variant(&signature));
                 }
             }

@@ -23,7 +23,7 @@ static COOPERATIVE: KernelSource = KernelSource {
     cooperative: true,
     subgroups: true,
     ..kernel!(
-        native "quant/cooperative", libs: [WORKGROUP_TILES, MATMUL, OPERAND_TILE],
+        native "quant/cooperative", libs: [WORKGROUP_TILES, MATMUL, C_ELEMENTS, OPERAND_TILE],
         types: ["TA", "TC"], constants: Constants, params: Params,
         reads: ["quants: vec4<u32>", "high: u32", "scales: ScaleWords", "a: vec4<u32>", "bias: TC"],
         writes: ["c: TC", "c2 or c_words", "c4 or c8"],
