@@ -2,7 +2,7 @@
 
 use backend_api::support::{Loop, ReduceLoops};
 
-use super::shared::long_work::{Divisible, middle};
+use super::shared::long_work::{Divisible, halves_of};
 use crate::device::DeviceProfile;
 use crate::recorder::Window;
 
@@ -44,15 +44,13 @@ impl Outputs {
 
     fn halves_along(&self, at: usize) -> Option<[Self; 2]> {
         let (extent, [x, y]) = self.loops.kept[at];
-        let half = middle(extent)?;
-        let part = |first: usize, count: usize| {
+        halves_of(extent, |first, count| {
             let mut loops = self.loops.clone();
             loops.kept[at].0 = count;
             loops.outputs = loops.outputs / extent * count;
             let (input, output) = (self.input.advanced(first * x), self.output.advanced(first * y));
             Self { loops, input, output, is_index: self.is_index }
-        };
-        Some([part(0, half), part(half, extent - half)])
+        })
     }
 }
 
@@ -103,14 +101,12 @@ impl Numbers {
 
     fn halves_along(&self, at: usize) -> Option<[Self; 2]> {
         let (extent, [x]) = self.loops.reduced[at];
-        let half = middle(extent)?;
-        let part = |first: usize, count: usize| {
+        halves_of(extent, |first, count| {
             let mut loops = self.loops.clone();
             loops.reduced[at].0 = count;
             loops.length = loops.length / extent * count;
             Self { loops, input: self.input.advanced(first * x) }
-        };
-        Some([part(0, half), part(half, extent - half)])
+        })
     }
 }
 
