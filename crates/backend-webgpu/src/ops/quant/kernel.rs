@@ -4,7 +4,7 @@ use backend_api::desc::QuantMatmulDesc;
 use backend_api::quant::{QuantFormat, UNIT};
 use backend_api::{Activation, DType, Gate};
 
-use super::formats::{KINDS, int8_libs, product_libs};
+use super::formats::{int8_libs, kinds, product_libs};
 use super::int8;
 use super::kernel_override::KernelOverride;
 use super::operands::Params;
@@ -258,7 +258,7 @@ pub(super) fn variants() -> Vec<Variant> {
         rows.map(Kernel::Decode).into_iter().chain(subgroups)
     };
     for kernel in decoding(false).chain([Kernel::Tiled]).chain(decoding(true)) {
-        for (format, vectors) in KINDS.into_iter().flat_map(|format| [(format, false), (format, true)]) {
+        for (format, vectors) in kinds().flat_map(|format| [(format, false), (format, true)]) {
             if kernel.is_int8() && !vectors {
                 continue;
             }
