@@ -233,7 +233,7 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
     /// back.
     fn alloc_zeroed(&self, bytes: usize) -> BackendResult<u64> {
         let ptr = self.alloc(bytes)?;
-        match zero(self, ptr, bytes) {
+        match set_bytes(self, "alloc_zeroed", (ptr, bytes), 0) {
             Ok(()) => Ok(ptr),
             Err(error) => {
                 self.free(ptr)?;
@@ -406,16 +406,25 @@ impl dyn ComputeBackend + '_ {
     }
 }
 
-/// Sets `bytes` bytes to 0: whole words by a fill, the last one to three by an upload.
-fn zero<B: ComputeBackend + ?Sized>(backend: &B, ptr: u64, bytes: usize) -> BackendResult<()> {
-    let op = "alloc_zeroed";
+/// Sets the bytes behind a handle to `value`: whole words by a fill, the last one to three by an upload.
+///
+/// # Errors
+/// Those of [`Command::Fill`], [`view`](ComputeBackend::view), [`copy_htod`](ComputeBackend::copy_htod) and
+/// [`free`](ComputeBackend::free).
+pub fn set_bytes<B: ComputeBackend + ?Sized>(
+    backend: &B,
+    op: &'static str,
+    (ptr, bytes): (u64, usize),
+    value: u8,
+) -> BackendResult<()> {
     let (words, rest) = (bytes / 4, bytes % 4);
-    backend.execute(op, Command::Fill { dst: ptr, dtype: DType::U32, n: words, value: 0.0 })?;
+    let word = u32::from_ne_bytes([value; 4]).into();
+    backend.execute(op, Command::Fill { dst: ptr, dtype: DType::U32, n: words, value: word })?;
     if rest == 0 {
         return Ok(());
     }
     let tail = backend.view(ptr, words * 4, rest)?;
-    let written = backend.copy_htod(tail, &[0; 3][..rest]);
+    let written = backend.copy_htod(tail, &[value; 3][..rest]);
     backend.free(tail)?;
     written
 }

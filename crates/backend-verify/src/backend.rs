@@ -4,9 +4,10 @@ use std::any::Any;
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 
+use backend_api::support::set_bytes;
 use backend_api::{
-    BackendError, BackendFuture, BackendResult, Capabilities, Command, ComputeBackend, DType, DeviceInfo,
-    ErrorKind, MemoryStats, Operation, forward,
+    BackendError, BackendFuture, BackendResult, Capabilities, Command, ComputeBackend, DeviceInfo, ErrorKind,
+    MemoryStats, Operation, forward,
 };
 use parking_lot::Mutex;
 
@@ -76,25 +77,11 @@ impl VerifyBackend {
     }
 }
 
-/// Sets all bytes to 0xFF, which no number is.
-fn poison(backend: &dyn ComputeBackend, ptr: u64, bytes: usize) -> BackendResult<()> {
-    let op = "alloc";
-    let (words, rest) = (bytes / 4, bytes % 4);
-    let value = f64::from(u32::MAX);
-    backend.execute(op, Command::Fill { dst: ptr, dtype: DType::U32, n: words, value })?;
-    if rest == 0 {
-        return Ok(());
-    }
-    let tail = backend.view(ptr, words * 4, rest)?;
-    let written = backend.copy_htod(tail, &[0xFF; 3][..rest]);
-    backend.free(tail)?;
-    written
-}
-
 /// Memory of bytes that are equal on every backend.
 fn alloc_poisoned(backend: &dyn ComputeBackend, bytes: usize) -> BackendResult<u64> {
     let ptr = backend.alloc(bytes)?;
-    match poison(backend, ptr, bytes) {
+    // Of 0xFF, which no number is.
+    match set_bytes(backend, "alloc", (ptr, bytes), 0xFF) {
         Ok(()) => Ok(ptr),
         Err(error) => {
             backend.free(ptr)?;

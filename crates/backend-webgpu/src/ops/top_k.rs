@@ -11,7 +11,7 @@ use super::shared::long_work::{Run, in_parts};
 use crate::kernels::libs::{SORT_FROM_ENTRIES, SORT_FROM_F16, SORT_FROM_F32, SORT_FROM_I32, SORT_FROM_U32};
 use crate::kernels::{KernelSource, Lib, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
-use crate::ops::op_context::{OpContext, dim, invocation_grid, linear_grid};
+use crate::ops::op_context::{OpContext, dim, dims, invocation_grid, linear_grid};
 use crate::recorder::Window;
 
 constants! { struct Constants { indices: bool } }
@@ -209,19 +209,21 @@ impl Sort<'_> {
         (to, indices): (&Window, bool),
     ) -> BackendResult<()> {
         let Self { ctx, op, rows, largest, .. } = *self;
-        let chunks = columns.div_ceil(CHUNK);
+        let (chunks, size) = (columns.div_ceil(CHUNK), columns.min(CHUNK).next_power_of_two());
+        let grid = linear_grid(op, rows * chunks)?;
+        let [columns, chunks, size] = dims(op, "columns", [columns, chunks, size])?;
+        let [kept, row_kept] = dims(op, "k", [kept, row_kept])?;
         let params = SortParams {
             rows: dim(op, "rows", rows)?,
-            columns: dim(op, "columns", columns)?,
-            chunks: dim(op, "columns", chunks)?,
-            kept: dim(op, "k", kept)?,
-            row_kept: dim(op, "k", row_kept)?,
+            columns,
+            chunks,
+            kept,
+            row_kept,
             flip: if largest { u32::MAX } else { 0 },
-            size: dim(op, "columns", columns.min(CHUNK).next_power_of_two())?,
+            size,
             x: from.offset,
             y: to.offset,
         };
-        let grid = linear_grid(op, rows * chunks)?;
         ctx.launch(op, &sort_variant(source, indices), &[from], to, &params, grid)
     }
 
@@ -236,12 +238,14 @@ impl Sort<'_> {
     ) -> BackendResult<()> {
         let Self { ctx, op, rows, .. } = *self;
         let total = rows * row_kept;
+        let [columns, run] = dims(op, "columns", [columns, run])?;
+        let [merged, row_kept] = dims(op, "k", [merged, row_kept])?;
         let params = MergeParams {
             total: dim(op, "entries", total)?,
-            columns: dim(op, "columns", columns)?,
-            run: dim(op, "columns", run)?,
-            merged: dim(op, "k", merged)?,
-            row_kept: dim(op, "k", row_kept)?,
+            columns,
+            run,
+            merged,
+            row_kept,
             x: from.offset,
             y: to.offset,
         };
