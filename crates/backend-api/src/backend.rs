@@ -232,14 +232,7 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
     /// The errors of [`alloc`](Self::alloc), [`fill`](Self::fill) and [`view`](Self::view), with the memory given
     /// back.
     fn alloc_zeroed(&self, bytes: usize) -> BackendResult<u64> {
-        let ptr = self.alloc(bytes)?;
-        match set_bytes(self, "alloc_zeroed", (ptr, bytes), 0) {
-            Ok(()) => Ok(ptr),
-            Err(error) => {
-                self.free(ptr)?;
-                Err(error)
-            }
-        }
+        alloc_set(self, "alloc_zeroed", bytes, 0)
     }
 
     /// Gives a handle back. Work that uses its memory still finishes.
@@ -406,25 +399,35 @@ impl dyn ComputeBackend + '_ {
     }
 }
 
-/// Sets the bytes behind a handle to `value`: whole words by a fill, the last one to three by an upload.
+/// Allocates bytes that all are `value`: whole words by a fill, the last one to three by an upload.
 ///
 /// # Errors
-/// Those of [`Command::Fill`], [`view`](ComputeBackend::view), [`copy_htod`](ComputeBackend::copy_htod) and
-/// [`free`](ComputeBackend::free).
-pub fn set_bytes<B: ComputeBackend + ?Sized>(
+/// Errors of [`alloc`](ComputeBackend::alloc), [`Command::Fill`], [`view`](ComputeBackend::view) and
+/// [`copy_htod`](ComputeBackend::copy_htod); nothing is left behind.
+pub fn alloc_set<B: ComputeBackend + ?Sized>(
     backend: &B,
     op: &'static str,
-    (ptr, bytes): (u64, usize),
+    bytes: usize,
     value: u8,
-) -> BackendResult<()> {
+) -> BackendResult<u64> {
+    let ptr = backend.alloc(bytes)?;
     let (words, rest) = (bytes / 4, bytes % 4);
     let word = u32::from_ne_bytes([value; 4]).into();
-    backend.execute(op, Command::Fill { dst: ptr, dtype: DType::U32, n: words, value: word })?;
-    if rest == 0 {
-        return Ok(());
+    let set = || {
+        backend.execute(op, Command::Fill { dst: ptr, dtype: DType::U32, n: words, value: word })?;
+        if rest == 0 {
+            return Ok(());
+        }
+        let tail = backend.view(ptr, words * 4, rest)?;
+        let written = backend.copy_htod(tail, &[value; 3][..rest]);
+        backend.free(tail)?;
+        written
+    };
+    match set() {
+        Ok(()) => Ok(ptr),
+        Err(error) => {
+            backend.free(ptr)?;
+            Err(error)
+        }
     }
-    let tail = backend.view(ptr, words * 4, rest)?;
-    let written = backend.copy_htod(tail, &[value; 3][..rest]);
-    backend.free(tail)?;
-    written
 }

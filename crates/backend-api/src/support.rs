@@ -7,10 +7,10 @@
 //!   a key of another table.
 //! * [`Calls`]: operations as data, for a backend that has no command buffers to capture into.
 //! * [`Loop`], [`collapse`], [`ReduceLoops`], [`Part`], [`ConvGather`]: how tensors are walked.
-//! * [`numbers`], [`set_bytes`]: bytes as elements of a type, and bytes that are all equal.
+//! * [`numbers`], [`alloc_set`]: bytes as elements of a type, and memory whose bytes are all equal.
 //! * [`require_bounded`]: the bound on the time of one call.
 
-pub use crate::backend::set_bytes;
+pub use crate::backend::alloc_set;
 pub use crate::bound::{MAX_SECONDS, require_bounded};
 pub use crate::calls::Calls;
 pub use crate::desc::conv_gather::{ConvGather, GatherAxis};

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 
-use backend_api::support::set_bytes;
+use backend_api::support::alloc_set;
 use backend_api::{
     BackendError, BackendFuture, BackendResult, Capabilities, Command, ComputeBackend, DeviceInfo, ErrorKind,
     MemoryStats, Operation, forward,
@@ -77,17 +77,9 @@ impl VerifyBackend {
     }
 }
 
-/// Memory of bytes that are equal on every backend.
+/// Memory of bytes that are equal on every backend: 0xFF, which no number is.
 fn alloc_poisoned(backend: &dyn ComputeBackend, bytes: usize) -> BackendResult<u64> {
-    let ptr = backend.alloc(bytes)?;
-    // Of 0xFF, which no number is.
-    match set_bytes(backend, "alloc", (ptr, bytes), 0xFF) {
-        Ok(()) => Ok(ptr),
-        Err(error) => {
-            backend.free(ptr)?;
-            Err(error)
-        }
-    }
+    alloc_set(backend, "alloc", bytes, 0xFF)
 }
 
 impl ComputeBackend for VerifyBackend {

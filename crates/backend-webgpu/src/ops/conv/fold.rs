@@ -14,7 +14,7 @@ use crate::ops::op_context::{OpContext, WORKGROUP, dim, dims, linear_grid};
 static FOLD_PIXELS: KernelSource = KernelSource {
     cooperative: true,
     ..kernel!(
-        native "conv/fold_pixels", libs: [GRID, PACKED_EIGHT],
+        native "conv/fold_pixels", libs: [EIGHT_COPIES],
         types: ["T"], constants: [], params: Params,
         reads: ["input: T", "filter_values: T"], writes: ["folded_filters: vec4<u32>", "output: vec4<u32>"],
     )

@@ -13,7 +13,7 @@ use crate::recorder::Window;
 static NCHW_TO_NHWC: KernelSource = KernelSource {
     cooperative: true,
     ..kernel!(
-        native "conv/nchw_to_nhwc", libs: [GRID, PACKED_EIGHT],
+        native "conv/nchw_to_nhwc", libs: [EIGHT_COPIES],
         types: ["T"], constants: [], params: Params,
         reads: ["input: T", "filter_values: T"], writes: ["repacked: vec4<u32>", "output: vec4<u32>"],
     )

@@ -22,7 +22,7 @@ static EXPERT_DECODE: KernelSource = kernel!(
 static EXPERT_DECODE_SUBGROUP: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
-        native "quant/expert_decode_subgroup", libs: [GRID, GATE, QUANT_PLANES, QUANT_EXPERT_SUMS],
+        native "quant/expert_decode_subgroup", libs: [SUBGROUP_TILES, GATE, QUANT_PLANES, QUANT_EXPERT_SUMS],
         types: ["TA", "TC"], constants: SubgroupConstants, params: Params,
         reads: ["quants", "high", "scales", "extra", "a: AV", "indices: u32", "factors: f32"], writes: ["c: TC"],
     )

@@ -10,7 +10,8 @@ use super::kernel_override::KernelOverride;
 use super::operands::Params;
 use super::skinny_cooperative::Tile;
 use crate::kernels::libs::{
-    GRID, QUANT_LANES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS_INT8, WORKGROUP_TILES,
+    QUANT_LANES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS_INT8, SUBGROUP_TILES,
+    WORKGROUP_TILES,
 };
 use crate::kernels::{KernelSource, Variant, constants, kernel};
 use crate::ops::op_context::OpContext;
@@ -29,7 +30,7 @@ const DECODE_ROWWISE: KernelSource = kernel!(
 const DECODE_SHARED: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
-        native "quant/decode_subgroup", libs: [GRID, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS],
+        native "quant/decode_subgroup", libs: [SUBGROUP_TILES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS],
         types: ["TA", "TC"], constants: SubgroupConstants, params: Params,
         reads: ["quants", "high", "scales", "extra", "a: AV", "bias: TC", "residual"], writes: ["c: TC"],
     )
@@ -44,7 +45,7 @@ static DECODE_INT8: KernelSource = KernelSource {
     ..DECODE_ROWWISE
 };
 static DECODE_SUBGROUP_INT8: KernelSource = KernelSource {
-    libs: &[GRID, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS_INT8],
+    libs: &[SUBGROUP_TILES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS_INT8],
     ..DECODE_SHARED
 };
 
