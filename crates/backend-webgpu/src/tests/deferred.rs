@@ -268,19 +268,18 @@ fn reads_that_run_out_of_time_do_not_pile_up() {
 #[test]
 fn futures_that_are_dropped_do_not_pile_up() {
     let rig = Rig::new();
-    let backend = &rig.backend;
     let held = rig.hold();
     rig.replay(3).unwrap();
     let mut noop = task::Context::from_waker(task::Waker::noop());
     for _ in 0..100 {
         let mut bytes = [0; 4];
-        assert!(backend.copy_dtoh_async(&mut bytes, rig.y).as_mut().poll(&mut noop).is_pending());
-        assert!(backend.synchronize_async().as_mut().poll(&mut noop).is_pending());
+        assert!(rig.backend.copy_dtoh_async(&mut bytes, rig.y).as_mut().poll(&mut noop).is_pending());
+        assert!(rig.backend.synchronize_async().as_mut().poll(&mut noop).is_pending());
     }
     let in_flight = rig.device().recorder.lock().in_flight();
     assert!(in_flight <= 40, "{in_flight} batches");
     drop(held);
-    assert_eq!(read(backend, rig.y).unwrap(), [300.0; N]);
+    assert_eq!(read(&rig.backend, rig.y).unwrap(), [300.0; N]);
 }
 
 /// A kernel of the caller's may read what it also writes, and so may what it makes of it be stale.
