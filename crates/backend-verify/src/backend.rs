@@ -165,8 +165,7 @@ impl ComputeBackend for VerifyBackend {
 
     fn copy_htod(&self, dst: u64, src: &[u8]) -> BackendResult<()> {
         let op = "copy_htod";
-        let mut mirror = self.mirror.lock();
-        self.fall_in(&mut mirror)?;
+        let mut mirror = self.in_step()?;
         let first = self.first.copy_htod(dst, src);
         if let Err(error) = &first
             && is_of_the_device(error.kind())
@@ -182,8 +181,7 @@ impl ComputeBackend for VerifyBackend {
 
     fn copy_dtoh(&self, dst: &mut [u8], src: u64) -> BackendResult<()> {
         let op = "copy_dtoh";
-        let mut mirror = self.mirror.lock();
-        self.fall_in(&mut mirror)?;
+        let mut mirror = self.in_step()?;
         let first = self.first.copy_dtoh(dst, src);
         if let Err(error) = &first
             && is_of_the_device(error.kind())
@@ -206,8 +204,7 @@ impl ComputeBackend for VerifyBackend {
             let [mut own, mut other] = [(); 2].map(|()| vec![0; dst.len()]);
             let (first, second) = {
                 let mut reads = {
-                    let mut mirror = self.mirror.lock();
-                    self.fall_in(&mut mirror)?;
+                    let mirror = self.in_step()?;
                     let first = self.first.copy_dtoh_async(&mut own, src);
                     let mut reads =
                         Both::of(first, self.second.copy_dtoh_async(&mut other, mirror.twin(src)));
