@@ -50,10 +50,11 @@ pub(crate) fn reduce(ctx: &OpContext, op: &'static str, desc: &ReduceDesc<'_>) -
     let input = ctx.optional_input(op, x.as_ref(), from, &output)?;
     let divisor = if desc.op == ReduceOp::Mean { loops.length as f32 } else { 1.0 };
     let reduction = Reduction { ctx, op, rule, dtype: from };
-    let whole = Outputs { loops, input, output, is_index: rule.is_index() };
+    let numbers = Numbers { loops, input };
+    let whole = Outputs { numbers, output, is_index: rule.is_index() };
     in_parts(ctx, op, whole, |part| {
         let output = part.output.truncated(part.results());
-        reduction.run(&part.loops, &part.input, (&output, to), divisor)
+        reduction.run(&part.numbers, (&output, to), divisor)
     })
 }
 
@@ -173,17 +174,10 @@ enum Results {
 
 impl Reduction<'_> {
     /// The whole reduction.
-    fn run(
-        &self,
-        loops: &ReduceLoops,
-        input: &Window,
-        output: (&Window, DType),
-        divisor: f32,
-    ) -> BackendResult<()> {
+    fn run(&self, whole: &Numbers, output: (&Window, DType), divisor: f32) -> BackendResult<()> {
         let &Self { ctx, op, rule, dtype } = self;
-        let whole = Numbers { loops: loops.clone(), input: input.clone() };
         // An index counts from the first number on.
-        let stages = if rule.is_index() { vec![(whole, 0.0)] } else { parts(ctx, whole) };
+        let stages = if rule.is_index() { vec![(whole.clone(), 0.0)] } else { parts(ctx, whole.clone()) };
         let mut stages: Vec<_> = stages
             .into_iter()
             .map(|(part, seconds)| {
@@ -198,7 +192,7 @@ impl Reduction<'_> {
             return self.launch(plan, input, output, Results::Final { divisor });
         }
         // The order of every sum is fixed by the shape and the alignment, so results are the same each time.
-        let (partial, outputs) = (rule.partial(dtype), loops.outputs);
+        let (partial, outputs) = (rule.partial(dtype), whole.loops.outputs);
         let scratch = ctx.scratch(op, slices * outputs * rule.partial_numbers() * partial.size())?;
         let partials = ctx.output(&scratch, partial);
         let (mut begun, mut rest) = (0, None);

@@ -13,7 +13,7 @@ use super::MAX_BYTES;
 pub(in crate::ops) struct Shapes(pub(in crate::ops) u64);
 
 impl Shapes {
-    pub(super) fn below(&mut self, n: usize) -> usize {
+    pub(in crate::ops) fn below(&mut self, n: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % n
     }
