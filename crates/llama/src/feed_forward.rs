@@ -5,7 +5,6 @@ use backend_api::desc::{
     UnaryDesc,
 };
 use backend_api::owned::Buffer;
-use backend_api::quant::QuantFormat;
 use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType, Gate, UnaryOp};
 
 use crate::activations::ExpertActivations;
@@ -53,11 +52,10 @@ struct Shared {
 /// The matrices of all experts, one after the other.
 #[derive(Debug)]
 pub(crate) struct Stack {
-    pub(crate) buffer: Buffer,
-    pub(crate) format: QuantFormat,
-    /// Rows of all matrices.
-    pub(crate) rows: usize,
-    pub(crate) columns: usize,
+    /// With the rows of all.
+    pub(crate) matrix: QuantMatrix,
+    /// The memory of `matrix`, which ends with it.
+    pub(crate) _planes: Buffer,
     /// Of f32, a number for each row.
     pub(crate) bias: Option<Buffer>,
 }
@@ -162,7 +160,7 @@ impl Experts {
             Matrix::new(a.x.ptr(), a.dtype, hidden),
         );
         let (indices, shape) = (experts.indices.ptr(), [rows, used, count]);
-        let mut gate_up = ExpertMatmulDesc::new(shape, normed, self.gate_up.matrix(), indices, inner);
+        let mut gate_up = ExpertMatmulDesc::new(shape, normed, self.gate_up.matrix, indices, inner);
         gate_up.bias = self.gate_up.bias();
         backend.expert_matmul(&gate_up.with_gate(gate))?;
 
@@ -180,7 +178,7 @@ impl Experts {
             backend.binary_ext(&BinaryDesc::new(BinaryOp::Mul, inside_tensor, part, inside_tensor))?;
             network.down.forward(backend, rows, inside, x, Into::Add)?;
         }
-        let mut down = ExpertMatmulDesc::new(shape, inner, self.down.matrix(), indices, x)
+        let mut down = ExpertMatmulDesc::new(shape, inner, self.down.matrix, indices, x)
             .with_per_expert(true)
             .with_weights(experts.weights.ptr())
             .with_accumulate(true);
@@ -226,10 +224,6 @@ impl Experts {
 }
 
 impl Stack {
-    const fn matrix(&self) -> QuantMatrix {
-        QuantMatrix::new(self.buffer.ptr(), self.format, self.rows, self.columns)
-    }
-
     fn bias(&self) -> Option<u64> {
         self.bias.as_ref().map(Buffer::ptr)
     }

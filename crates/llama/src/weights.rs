@@ -281,9 +281,10 @@ impl<'a> Loader<'a> {
         let bias = self.expert_vectors(&with("bias"), [experts, rows])?;
         let rows = experts * rows * parts.len();
         let planes = host_planes(format, rows, columns, &blocks)?;
-        let buffer = Buffer::from_slice(self.backend, &planes)?;
+        let planes = Buffer::from_slice(self.backend, &planes)?;
         self.uploaded(blocks.len());
-        Ok(Stack { buffer, format, rows, columns, bias })
+        let matrix = QuantMatrix::new(planes.ptr(), format, rows, columns);
+        Ok(Stack { matrix, _planes: planes, bias })
     }
 
     /// The vector `name` of `columns` numbers, as a matrix of one row.
