@@ -3,7 +3,7 @@
 // invocation copies eight channels. To this kernel, a filter is an image that begins `shift` pixels before
 // its first.
 //
-// needs: T, lib/packed_eight
+// needs: T, lib/eight_copies, lib/packed_eight
 
 // Where the channel `j` of the eight `i` is, or 0xffffffff if it is beyond its row or there is no such channel.
 fn source_of(i: u32, j: u32, height: u32, width: u32, width_out: u32, shift: u32) -> u32 {
@@ -17,31 +17,24 @@ fn source_of(i: u32, j: u32, height: u32, width: u32, width_out: u32, shift: u32
   return select(0xffffffffu, select(planes, adjacent, params.interleaved == 1u), inside);
 }
 
-@compute @workgroup_size(256)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let flat = flat_group(workgroup.id, workgroup.count);
+fn copy_image(i: u32) {
   var numbers: array<f32, 8>;
-  if flat < params.first_filters {
-    let i = flat * 256u + lane;
-    if i < params.total {
-      for (var j = 0u; j < 8u; j++) {
-        let at = source_of(i, j, params.height, params.width, params.width_out, 0u);
-        if at != 0xffffffffu {
-          numbers[j] = f32(input[params.input_offset + at]);
-        }
-      }
-      output[i] = packed(numbers);
-    }
-  } else {
-    let i = (flat - params.first_filters) * 256u + lane;
-    if i < params.total_filters {
-      for (var j = 0u; j < 8u; j++) {
-        let at = source_of(i, j, params.filter_height, params.filter_width, params.filter_width_out, params.shift);
-        if at != 0xffffffffu {
-          numbers[j] = f32(filter_values[params.filter_offset + at]);
-        }
-      }
-      folded_filters[i] = packed(numbers);
+  for (var j = 0u; j < 8u; j++) {
+    let at = source_of(i, j, params.height, params.width, params.width_out, 0u);
+    if at != 0xffffffffu {
+      numbers[j] = f32(input[params.input_offset + at]);
     }
   }
+  output[i] = packed(numbers);
+}
+
+fn copy_filter(i: u32) {
+  var numbers: array<f32, 8>;
+  for (var j = 0u; j < 8u; j++) {
+    let at = source_of(i, j, params.filter_height, params.filter_width, params.filter_width_out, params.shift);
+    if at != 0xffffffffu {
+      numbers[j] = f32(filter_values[params.filter_offset + at]);
+    }
+  }
+  folded_filters[i] = packed(numbers);
 }

@@ -5,7 +5,7 @@
 // Neighbouring invocations copy a block: 8 pixels, and of each 4 groups of eight channels, are 16 adjacent bytes of each
 // plane to read, and 64 of each pixel to write. Of one group of eight, each would write 16 bytes of another cache line.
 //
-// needs: T, lib/packed_eight
+// needs: T, lib/eight_copies, lib/packed_eight
 
 // Where eight channels are: the first number, from one to the next, how many there are, and where their copy
 // goes.
@@ -40,31 +40,24 @@ fn eight_of(i: u32, pixels: u32, groups: u32, block: vec2<u32>) -> Eight {
   );
 }
 
-@compute @workgroup_size(256)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let flat = flat_group(workgroup.id, workgroup.count);
+fn copy_image(i: u32) {
+  let eight = eight_of(i, params.pixels, params.groups, vec2(params.block_pixels, params.block_eights));
   var numbers: array<f32, 8>;
-  if flat < params.first_filters {
-    let i = flat * 256u + lane;
-    if i < params.total {
-      let eight = eight_of(i, params.pixels, params.groups, vec2(params.block_pixels, params.block_eights));
-      for (var j = 0u; j < 8u; j++) {
-        if j < eight.count {
-          numbers[j] = f32(input[params.input_offset + eight.at + j * eight.step]);
-        }
-      }
-      output[eight.to] = packed(numbers);
-    }
-  } else {
-    let i = (flat - params.first_filters) * 256u + lane;
-    if i < params.total_filters {
-      let eight = eight_of(i, params.places, 1u, vec2(params.places, 1u));
-      for (var j = 0u; j < 8u; j++) {
-        if j < eight.count {
-          numbers[j] = f32(filter_values[params.filter_offset + eight.at + j * eight.step]);
-        }
-      }
-      repacked[eight.to] = packed(numbers);
+  for (var j = 0u; j < 8u; j++) {
+    if j < eight.count {
+      numbers[j] = f32(input[params.input_offset + eight.at + j * eight.step]);
     }
   }
+  output[eight.to] = packed(numbers);
+}
+
+fn copy_filter(i: u32) {
+  let eight = eight_of(i, params.places, 1u, vec2(params.places, 1u));
+  var numbers: array<f32, 8>;
+  for (var j = 0u; j < 8u; j++) {
+    if j < eight.count {
+      numbers[j] = f32(filter_values[params.filter_offset + eight.at + j * eight.step]);
+    }
+  }
+  repacked[eight.to] = packed(numbers);
 }

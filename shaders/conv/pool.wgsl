@@ -1,13 +1,8 @@
 // Pooling: each invocation makes one result of the elements in its window.
 //
-// needs: T, OP, lib/pool_input
+// needs: T, OP, lib/invocation_range, lib/pool_input
 
-@compute @workgroup_size(256)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let i = params.first + flat_group(workgroup.id, workgroup.count) * 256u + lane;
-  if i >= params.total {
-    return;
-  }
+fn make_output(i: u32) {
   let place = place_of(i, params.out_height, params.out_width);
   var v = 0.0;
   if OP == 0u {

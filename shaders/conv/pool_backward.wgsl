@@ -1,7 +1,7 @@
 // The gradient of a pooling: each invocation makes that of one element of the input, from the windows that
 // cover it. Of maxima it goes to the element at the window's position from conv/pool_argmax.
 //
-// needs: T, OP, lib/pool
+// needs: T, OP, lib/invocation_range, lib/pool
 
 // The part of the gradient of the window at (y, x) that belongs to the element at `place`.
 fn share(place: Place, y: u32, x: u32) -> f32 {
@@ -15,12 +15,7 @@ fn share(place: Place, y: u32, x: u32) -> f32 {
   return given / covered(y, x).count;
 }
 
-@compute @workgroup_size(256)
-fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let i = params.first + flat_group(workgroup.id, workgroup.count) * 256u + lane;
-  if i >= params.total {
-    return;
-  }
+fn make_output(i: u32) {
   let place = place_of(i, params.height, params.width);
   let bottom = place.y + params.before_y;
   let right = place.x + params.before_x;

@@ -50,34 +50,25 @@ fn may_have_fraction(x: f32) -> bool {
   return (bitcast<u32>(x) & ~SIGN_BIT) < 0x4b000000u;
 }
 
-// A result of zero has the sign of x.
+// A number that has been rounded to a whole one, which has the sign of x also if it is zero.
+fn whole_of(x: f32, whole: f32) -> f32 {
+  return select(x, with_sign(whole, x), may_have_fraction(x));
+}
 
 fn unary_floor(x: f32) -> f32 {
-  if may_have_fraction(x) {
-    return with_sign(floor(x), x);
-  }
-  return x;
+  return whole_of(x, floor(x));
 }
 
 fn unary_ceil(x: f32) -> f32 {
-  if may_have_fraction(x) {
-    return with_sign(ceil(x), x);
-  }
-  return x;
+  return whole_of(x, ceil(x));
 }
 
 fn unary_trunc(x: f32) -> f32 {
-  if may_have_fraction(x) {
-    return with_sign(trunc(x), x);
-  }
-  return x;
+  return whole_of(x, trunc(x));
 }
 
 fn unary_round(x: f32) -> f32 {
-  if may_have_fraction(x) {
-    return with_sign(round(x), x);
-  }
-  return x;
+  return whole_of(x, round(x));
 }
 
 // Arithmetic.

@@ -4,19 +4,13 @@
 // A workgroup makes COLUMNS columns of a row of C. A subgroup shares SPAN rows of B, and adds its parts without
 // workgroup memory.
 //
-// needs: TA, TC, SPAN, SUBGROUP, GATED, GATE, lib/quant_expert_sums, lib/gate, a format, a reader of A
+// needs: TA, TC, SPAN, SUBGROUP, GATED, GATE, lib/quant_expert_sums, lib/gate, a format, a reader of A,
+// lib/subgroup_tiles
 
-const SUBGROUPS: u32 = 4u;
-const LANES: u32 = SUBGROUP;
 const ROWS: u32 = 1u;
 const COLUMNS: u32 = SUBGROUPS * RESULTS;
 
-@compute @workgroup_size(SUBGROUPS * SUBGROUP)
-fn main(workgroup: Workgroup, @builtin(subgroup_id) subgroup: u32, @builtin(subgroup_invocation_id) lane: u32) {
-  let tile = flat_group(workgroup.id, workgroup.count);
-  if tile >= params.tiles {
-    return;
-  }
+fn make_tile(tile: u32, subgroup: u32, lane: u32) {
   let row = tile / params.tiles_n;
   if !is_written(row) {
     return;

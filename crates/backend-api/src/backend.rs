@@ -232,14 +232,7 @@ pub trait ComputeBackend: Debug + MaybeSend + MaybeSync {
     /// The errors of [`alloc`](Self::alloc), [`fill`](Self::fill) and [`view`](Self::view), with the memory given
     /// back.
     fn alloc_zeroed(&self, bytes: usize) -> BackendResult<u64> {
-        let ptr = self.alloc(bytes)?;
-        match zero(self, ptr, bytes) {
-            Ok(()) => Ok(ptr),
-            Err(error) => {
-                self.free(ptr)?;
-                Err(error)
-            }
-        }
+        alloc_set(self, "alloc_zeroed", bytes, 0)
     }
 
     /// Gives a handle back. Work that uses its memory still finishes.
@@ -406,16 +399,35 @@ impl dyn ComputeBackend + '_ {
     }
 }
 
-/// Sets `bytes` bytes to 0: whole words by a fill, the last one to three by an upload.
-fn zero<B: ComputeBackend + ?Sized>(backend: &B, ptr: u64, bytes: usize) -> BackendResult<()> {
-    let op = "alloc_zeroed";
+/// Allocates bytes that all are `value`: whole words by a fill, the last one to three by an upload.
+///
+/// # Errors
+/// Errors of [`alloc`](ComputeBackend::alloc), [`Command::Fill`], [`view`](ComputeBackend::view) and
+/// [`copy_htod`](ComputeBackend::copy_htod); nothing is left behind.
+pub fn alloc_set<B: ComputeBackend + ?Sized>(
+    backend: &B,
+    op: &'static str,
+    bytes: usize,
+    value: u8,
+) -> BackendResult<u64> {
+    let ptr = backend.alloc(bytes)?;
     let (words, rest) = (bytes / 4, bytes % 4);
-    backend.execute(op, Command::Fill { dst: ptr, dtype: DType::U32, n: words, value: 0.0 })?;
-    if rest == 0 {
-        return Ok(());
+    let word = u32::from_ne_bytes([value; 4]).into();
+    let set = || {
+        backend.execute(op, Command::Fill { dst: ptr, dtype: DType::U32, n: words, value: word })?;
+        if rest == 0 {
+            return Ok(());
+        }
+        let tail = backend.view(ptr, words * 4, rest)?;
+        let written = backend.copy_htod(tail, &[value; 3][..rest]);
+        backend.free(tail)?;
+        written
+    };
+    match set() {
+        Ok(()) => Ok(ptr),
+        Err(error) => {
+            backend.free(ptr)?;
+            Err(error)
+        }
     }
-    let tail = backend.view(ptr, words * 4, rest)?;
-    let written = backend.copy_htod(tail, &[0; 3][..rest]);
-    backend.free(tail)?;
-    written
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use half::f16;
+
 /// The type of a tensor's elements as stored in device memory, little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -51,6 +53,17 @@ impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// The numbers that bytes hold as elements of a type, all of which an f64 has. A part of an element at the end is left out.
+pub fn numbers(dtype: DType, bytes: &[u8]) -> impl Iterator<Item = f64> + '_ {
+    bytes.chunks_exact(dtype.size()).map(move |element| match (dtype, element) {
+        (DType::F16, &[a, b]) => f16::from_le_bytes([a, b]).to_f64(),
+        (DType::F32, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]).into(),
+        (DType::I32, &[a, b, c, d]) => i32::from_le_bytes([a, b, c, d]).into(),
+        (DType::U32, &[a, b, c, d]) => u32::from_le_bytes([a, b, c, d]).into(),
+        _ => f64::NAN,
+    })
 }
 
 /// `x` as an f32 that can be rounded a second time, to f16, as if only once: towards zero, with the last bit

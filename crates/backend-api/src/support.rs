@@ -7,15 +7,17 @@
 //!   a key of another table.
 //! * [`Calls`]: operations as data, for a backend that has no command buffers to capture into.
 //! * [`Loop`], [`collapse`], [`ReduceLoops`], [`Part`], [`ConvGather`]: how tensors are walked.
+//! * [`numbers`], [`alloc_set`]: bytes as elements of a type, and memory whose bytes are all equal.
 //! * [`require_bounded`]: the bound on the time of one call.
 
+pub use crate::backend::alloc_set;
 pub use crate::bound::{MAX_SECONDS, require_bounded};
 pub use crate::calls::Calls;
 pub use crate::desc::conv_gather::{ConvGather, GatherAxis};
 pub use crate::desc::movement::Part;
 pub use crate::desc::reduce::ReduceLoops;
 pub use crate::desc::tensor::{Loop, collapse};
-pub use crate::dtype::round_to_odd;
+pub use crate::dtype::{numbers, round_to_odd};
 pub use crate::graphs::GraphTable;
 pub use crate::handle_code::{decode_handle, encode_handle};
 pub use crate::handles::{HandleTable, Slice};

@@ -4,9 +4,10 @@ use std::any::Any;
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 
+use backend_api::support::alloc_set;
 use backend_api::{
-    BackendError, BackendFuture, BackendResult, Capabilities, Command, ComputeBackend, DType, DeviceInfo,
-    ErrorKind, MemoryStats, Operation, forward,
+    BackendError, BackendFuture, BackendResult, Capabilities, Command, ComputeBackend, DeviceInfo, ErrorKind,
+    MemoryStats, Operation, forward,
 };
 use parking_lot::Mutex;
 
@@ -76,31 +77,9 @@ impl VerifyBackend {
     }
 }
 
-/// Sets all bytes to 0xFF, which no number is.
-fn poison(backend: &dyn ComputeBackend, ptr: u64, bytes: usize) -> BackendResult<()> {
-    let op = "alloc";
-    let (words, rest) = (bytes / 4, bytes % 4);
-    let value = f64::from(u32::MAX);
-    backend.execute(op, Command::Fill { dst: ptr, dtype: DType::U32, n: words, value })?;
-    if rest == 0 {
-        return Ok(());
-    }
-    let tail = backend.view(ptr, words * 4, rest)?;
-    let written = backend.copy_htod(tail, &[0xFF; 3][..rest]);
-    backend.free(tail)?;
-    written
-}
-
-/// Memory of bytes that are equal on every backend.
+/// Memory of bytes that are equal on every backend: 0xFF, which no number is.
 fn alloc_poisoned(backend: &dyn ComputeBackend, bytes: usize) -> BackendResult<u64> {
-    let ptr = backend.alloc(bytes)?;
-    match poison(backend, ptr, bytes) {
-        Ok(()) => Ok(ptr),
-        Err(error) => {
-            backend.free(ptr)?;
-            Err(error)
-        }
-    }
+    alloc_set(backend, "alloc", bytes, 0xFF)
 }
 
 impl ComputeBackend for VerifyBackend {
@@ -186,8 +165,7 @@ impl ComputeBackend for VerifyBackend {
 
     fn copy_htod(&self, dst: u64, src: &[u8]) -> BackendResult<()> {
         let op = "copy_htod";
-        let mut mirror = self.mirror.lock();
-        self.fall_in(&mut mirror)?;
+        let mut mirror = self.in_step()?;
         let first = self.first.copy_htod(dst, src);
         if let Err(error) = &first
             && is_of_the_device(error.kind())
@@ -203,8 +181,7 @@ impl ComputeBackend for VerifyBackend {
 
     fn copy_dtoh(&self, dst: &mut [u8], src: u64) -> BackendResult<()> {
         let op = "copy_dtoh";
-        let mut mirror = self.mirror.lock();
-        self.fall_in(&mut mirror)?;
+        let mut mirror = self.in_step()?;
         let first = self.first.copy_dtoh(dst, src);
         if let Err(error) = &first
             && is_of_the_device(error.kind())
@@ -227,8 +204,7 @@ impl ComputeBackend for VerifyBackend {
             let [mut own, mut other] = [(); 2].map(|()| vec![0; dst.len()]);
             let (first, second) = {
                 let mut reads = {
-                    let mut mirror = self.mirror.lock();
-                    self.fall_in(&mut mirror)?;
+                    let mirror = self.in_step()?;
                     let first = self.first.copy_dtoh_async(&mut own, src);
                     let mut reads =
                         Both::of(first, self.second.copy_dtoh_async(&mut other, mirror.twin(src)));

@@ -145,8 +145,7 @@ impl VerifyBackend {
     }
 
     pub(crate) fn replay_graph(&self, graph: u64) -> BackendResult<()> {
-        let mut mirror = self.mirror.lock();
-        self.fall_in(&mut mirror)?;
+        let mut mirror = self.in_step()?;
         let Some(Graph { calls, held, written }) = mirror.graphs.remove(&graph) else {
             return self.first.replay(graph);
         };

@@ -7,6 +7,7 @@ use backend_api::{
     BackendError, BackendResult, Command, ComputeBackend, Difference, Disagreement, ErrorKind,
 };
 use conformance::reference::{Bytes, compare};
+use parking_lot::MutexGuard;
 
 use crate::VerifyBackend;
 use crate::file::{self, Memory};
@@ -144,8 +145,15 @@ impl VerifyBackend {
         Ok([first, second])
     }
 
+    /// The mirror, for a call that both backends make on the same memory.
+    pub(crate) fn in_step(&self) -> BackendResult<MutexGuard<'_, Mirror>> {
+        let mut mirror = self.mirror.lock();
+        self.fall_in(&mut mirror)?;
+        Ok(mirror)
+    }
+
     /// Gives the second backend the first one's memory, if a call has failed halfway.
-    pub(crate) fn fall_in(&self, mirror: &mut Mirror) -> BackendResult<()> {
+    fn fall_in(&self, mirror: &mut Mirror) -> BackendResult<()> {
         if !mirror.is_out_of_step {
             return Ok(());
         }

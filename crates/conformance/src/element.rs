@@ -1,6 +1,7 @@
 //! Elements as bytes.
 
 use backend_api::DType;
+use backend_api::support::numbers;
 use half::f16;
 
 /// What outputs are filled with: a quiet NaN with a payload that no operation makes by chance.
@@ -25,12 +26,5 @@ pub(crate) fn encode(dtype: DType, values: &[f64]) -> Vec<u8> {
 
 /// The elements of `bytes`.
 pub(crate) fn decode(dtype: DType, bytes: &[u8]) -> Vec<f64> {
-    let decode_one = |bytes: &[u8]| match (dtype, bytes) {
-        (DType::F16, &[a, b]) => f64::from(f16::from_le_bytes([a, b])),
-        (DType::F32, &[a, b, c, d]) => f64::from(f32::from_le_bytes([a, b, c, d])),
-        (DType::I32, &[a, b, c, d]) => f64::from(i32::from_le_bytes([a, b, c, d])),
-        (DType::U32, &[a, b, c, d]) => f64::from(u32::from_le_bytes([a, b, c, d])),
-        (other, _) => unimplemented!("a test of {other}"),
-    };
-    bytes.chunks_exact(dtype.size()).map(decode_one).collect()
+    numbers(dtype, bytes).collect()
 }

@@ -134,26 +134,17 @@ pub(crate) fn push(bytes: &mut Vec<u8>, dtype: DType, number: f64) {
     }
 }
 
-/// The elements of a type.
-pub(crate) fn numbers(bytes: &[u8], dtype: DType) -> impl Iterator<Item = f64> + '_ {
-    bytes.chunks_exact(dtype.size()).map(move |element| match (dtype, element) {
-        (DType::F16, &[a, b]) => f16::from_le_bytes([a, b]).to_f64(),
-        (DType::F32, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]).into(),
-        (DType::I32, &[a, b, c, d]) => i32::from_le_bytes([a, b, c, d]).into(),
-        (DType::U32, &[a, b, c, d]) => u32::from_le_bytes([a, b, c, d]).into(),
-        _ => f64::NAN,
-    })
-}
-
 #[cfg(test)]
 mod tests {
+    use backend_api::support::numbers;
+
     use super::*;
 
     fn filled(spec: &str) -> Vec<f64> {
         let operand: Operand = spec.parse().unwrap();
         let Ok(bytes) = operand.bytes(7) else { panic!("{spec}") };
         assert_eq!(bytes.len(), operand.elements() * operand.dtype.size());
-        numbers(&bytes, operand.dtype).collect()
+        numbers(operand.dtype, &bytes).collect()
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use backend_api::ComputeBackend as _;
+use backend_api::support::numbers;
 use backend_webgpu::{
     BindingAccess, Comparison, Expected, Kernel, KernelDesc, ProfileOptions, WebGpuBackend,
 };
@@ -51,7 +52,7 @@ pub(crate) fn run(launch: &Launch, show: usize, files: &[(usize, PathBuf)]) -> R
         let count = operand.elements().min(show);
         let mut bytes = vec![0; count * operand.dtype.size()];
         backend.copy_dtoh(&mut bytes, handle)?;
-        let numbers: Vec<f64> = operand::numbers(&bytes, operand.dtype).collect();
+        let numbers: Vec<f64> = numbers(operand.dtype, &bytes).collect();
         text.push_str(&report::output(index, &info.name, operand, &numbers));
         outputs.push(json!({
             "index": index,

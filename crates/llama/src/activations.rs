@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use backend_api::desc::Matrix;
 use backend_api::owned::Buffer;
 use backend_api::{BackendResult, ComputeBackend, DType};
 
-use crate::linear::Rows;
 use crate::{Config, ExpertConfig};
 
 /// The tensors that `rows` tokens pass through, shared by all layers.
@@ -38,7 +38,7 @@ pub(crate) struct Activations {
     /// What experts need, if the model has some.
     pub(crate) experts: Option<ExpertActivations>,
     /// Where the queries, keys and values lie in `qkv`.
-    pub(crate) parts: [Rows; 3],
+    pub(crate) parts: [Matrix; 3],
     /// Packed queries and packed keys, where they are normalised.
     pub(crate) packed: Option<[Buffer; 2]>,
 }
@@ -88,7 +88,7 @@ impl Activations {
         let tensor = |columns: usize| Buffer::of(backend, dtype, &[rows, columns]);
         let (q, kv) = (config.query_width(), config.kv_width());
         let qkv = tensor(q + 2 * kv)?;
-        let part = |offset, row| Rows { ptr: qkv.ptr(), dtype, offset, row };
+        let part = |offset, row| Matrix::new(qkv.ptr(), dtype, row).with_offset(offset);
         let (parts, packed) = if split {
             let bytes = |columns: usize| rows * columns * dtype.size();
             let packed = [qkv.view(0, bytes(q))?, qkv.view(bytes(q), bytes(kv))?];

@@ -13,7 +13,6 @@ use backend_api::{BackendResult, ComputeBackend, DType, ScatterOp};
 
 use crate::Config;
 use crate::activations::Activations;
-use crate::linear::Rows;
 
 /// Keys and values of every layer for some sequences of at most `capacity` tokens, which never move.
 ///
@@ -203,13 +202,13 @@ impl Cache {
     ) -> AttentionDesc {
         let shape = AttentionShape { batch, heads: config.heads, seq_q, seq_kv, head_dim: config.head_dim };
         // Either the batches or the queries are rows: there is one of the other.
-        let by_row = |rows: Rows| HeadLayout {
-            offset: rows.offset + first * rows.row,
-            batch: rows.row,
+        let by_row = |rows: Matrix| HeadLayout {
+            offset: rows.offset + first * rows.ld,
+            batch: rows.ld,
             head: config.head_dim,
-            token: rows.row,
+            token: rows.ld,
         };
-        let context = Rows::packed(&a.context, a.dtype, config.query_width());
+        let context = Matrix::new(a.context.ptr(), a.dtype, config.query_width());
         let row = 2 * config.kv_width();
         let keys = HeadLayout {
             offset: slot * self.capacity * row,
@@ -251,7 +250,7 @@ impl<'a> Place<'a> {
 
 /// The columns of keys and values in the activations, and where in a row of the cache they go: together where they lie
 /// side by side.
-fn columns(config: &Config, a: &Activations) -> impl Iterator<Item = (Rows, usize, usize)> {
+fn columns(config: &Config, a: &Activations) -> impl Iterator<Item = (Matrix, usize, usize)> {
     let width = config.kv_width();
     let [_, keys, values] = a.parts;
     let together = (keys, 2 * width, 0);
@@ -270,10 +269,10 @@ fn copy_rows(
 ) -> BackendResult<()> {
     let to_strides = [2 * config.kv_width(), 1];
     columns(config, a).try_for_each(|(part, columns, offset)| {
-        let (shape, strides) = ([rows.len(), columns], [part.row, 1]);
+        let (shape, strides) = ([rows.len(), columns], [part.ld, 1]);
         let from = TensorDesc::strided(part.ptr, part.dtype, &shape, &strides);
         let to = TensorDesc::strided(target.ptr(), dtype, &shape, &to_strides);
-        let from = from.with_offset(part.offset + rows.start * part.row);
+        let from = from.with_offset(part.offset + rows.start * part.ld);
         backend.copy(&CopyDesc::new(from, to.with_offset(first + offset)))
     })
 }
@@ -287,8 +286,7 @@ fn quantize_rows(
     to: Place<'_>,
 ) -> BackendResult<()> {
     columns(config, a).try_for_each(|(part, columns, offset)| {
-        let from =
-            Matrix::new(part.ptr, part.dtype, part.row).with_offset(part.offset + rows.start * part.row);
+        let from = part.with_offset(part.offset + rows.start * part.ld);
         let mut desc = QuantizeRowsDesc::new(from, to.cache.ptr(), to.rows, columns, rows.len())
             .with_offset(to.first + offset)
             .with_stride(2 * config.kv_width());

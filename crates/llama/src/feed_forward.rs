@@ -5,13 +5,12 @@ use backend_api::desc::{
     UnaryDesc,
 };
 use backend_api::owned::Buffer;
-use backend_api::quant::QuantFormat;
 use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType, Gate, UnaryOp};
 
 use crate::activations::ExpertActivations;
 use crate::config::ExpertConfig;
 use crate::layer::{Pass, rms_norm};
-use crate::linear::{Into, Linear, Rows};
+use crate::linear::{Into, Linear};
 use crate::weights::{Loader, Weight};
 use crate::{Architecture, Config, Result};
 
@@ -53,11 +52,10 @@ struct Shared {
 /// The matrices of all experts, one after the other.
 #[derive(Debug)]
 pub(crate) struct Stack {
-    pub(crate) buffer: Buffer,
-    pub(crate) format: QuantFormat,
-    /// Rows of all matrices.
-    pub(crate) rows: usize,
-    pub(crate) columns: usize,
+    /// With the rows of all.
+    pub(crate) matrix: QuantMatrix,
+    /// The memory of `matrix`, which ends with it.
+    pub(crate) _planes: Buffer,
     /// Of f32, a number for each row.
     pub(crate) bias: Option<Buffer>,
 }
@@ -123,9 +121,9 @@ impl Network {
     }
 
     /// What is inside for the pass's `x`, normalised: packed rows of `activations.inner`.
-    pub(crate) fn forward_inner(&self, pass: &Pass<'_>, norm: &Buffer, gate: Gate) -> BackendResult<Rows> {
+    pub(crate) fn forward_inner(&self, pass: &Pass<'_>, norm: &Buffer, gate: Gate) -> BackendResult<Matrix> {
         self.gate_up.forward_gated(pass, norm, gate, self.inner)?;
-        Ok(Rows::packed(&pass.activations.inner, pass.activations.dtype, self.inner))
+        Ok(Matrix::new(pass.activations.inner.ptr(), pass.activations.dtype, self.inner))
     }
 }
 
@@ -154,21 +152,21 @@ impl Experts {
         let (rows, hidden) = (a.rows, config.hidden);
         let ExpertConfig { count, used, intermediate, .. } = self.config;
         rms_norm(pass, &a.x, &a.update, norm, rows, hidden)?;
-        let normed = Rows::packed(&a.update, a.dtype, hidden);
+        let normed = Matrix::new(a.update.ptr(), a.dtype, hidden);
         self.choose(backend, rows, normed, experts)?;
 
-        let matrix = |rows: Rows| Matrix::new(rows.ptr, rows.dtype, rows.row);
-        let (inner, x) =
-            (Rows::packed(&experts.inner, a.dtype, intermediate), Rows::packed(&a.x, a.dtype, hidden));
+        let (inner, x) = (
+            Matrix::new(experts.inner.ptr(), a.dtype, intermediate),
+            Matrix::new(a.x.ptr(), a.dtype, hidden),
+        );
         let (indices, shape) = (experts.indices.ptr(), [rows, used, count]);
-        let mut gate_up =
-            ExpertMatmulDesc::new(shape, matrix(normed), self.gate_up.matrix(), indices, matrix(inner));
+        let mut gate_up = ExpertMatmulDesc::new(shape, normed, self.gate_up.matrix, indices, inner);
         gate_up.bias = self.gate_up.bias();
         backend.expert_matmul(&gate_up.with_gate(gate))?;
 
         // Both networks read `x` before anything is added to it.
         if let Some(Shared { network, gate: of }) = &self.shared {
-            let share = Rows::packed(&experts.share, a.dtype, 1);
+            let share = Matrix::new(experts.share.ptr(), a.dtype, 1);
             of.product(backend, rows, normed, share, None, Into::Assign)?;
             let packed = [rows, 1];
             let tensor = TensorDesc::packed(share.ptr, a.dtype, &packed);
@@ -180,7 +178,7 @@ impl Experts {
             backend.binary_ext(&BinaryDesc::new(BinaryOp::Mul, inside_tensor, part, inside_tensor))?;
             network.down.forward(backend, rows, inside, x, Into::Add)?;
         }
-        let mut down = ExpertMatmulDesc::new(shape, matrix(inner), self.down.matrix(), indices, matrix(x))
+        let mut down = ExpertMatmulDesc::new(shape, inner, self.down.matrix, indices, x)
             .with_per_expert(true)
             .with_weights(experts.weights.ptr())
             .with_accumulate(true);
@@ -193,7 +191,7 @@ impl Experts {
         &self,
         backend: &dyn ComputeBackend,
         rows: usize,
-        x: Rows,
+        x: Matrix,
         experts: &ExpertActivations,
     ) -> BackendResult<()> {
         let ExpertConfig { count, used, normalised, scale, .. } = self.config;
@@ -203,7 +201,7 @@ impl Experts {
             backend,
             rows,
             x,
-            Rows::packed(&experts.logits, DType::F32, count),
+            Matrix::new(experts.logits.ptr(), DType::F32, count),
             Into::Assign,
         )?;
         // Probabilities among the chosen alone have the sum 1, and the largest logits have the largest ones.
@@ -226,10 +224,6 @@ impl Experts {
 }
 
 impl Stack {
-    const fn matrix(&self) -> QuantMatrix {
-        QuantMatrix::new(self.buffer.ptr(), self.format, self.rows, self.columns)
-    }
-
     fn bias(&self) -> Option<u64> {
         self.bias.as_ref().map(Buffer::ptr)
     }

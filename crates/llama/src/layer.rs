@@ -12,7 +12,7 @@ use backend_api::{BackendResult, BinaryOp, ComputeBackend, Gate};
 use crate::activations::Activations;
 use crate::cache::{Cache, Heads, Placement};
 use crate::feed_forward::FeedForward;
-use crate::linear::{Into, Linear, Rows};
+use crate::linear::{Into, Linear};
 use crate::weights::{Loader, Weight};
 use crate::{Architecture, Config, Result};
 
@@ -133,7 +133,7 @@ impl Layer {
     /// Adds the outputs of attention and of the feed-forward network to `activations.x`.
     pub(crate) fn forward(&self, pass: &Pass<'_>) -> BackendResult<()> {
         let Pass { backend, config, activations: a, .. } = *pass;
-        let packed = |buffer: &Buffer, row| Rows::packed(buffer, a.dtype, row);
+        let packed = |buffer: &Buffer, row| Matrix::new(buffer.ptr(), a.dtype, row);
 
         self.projections.forward(pass, &self.attention_norm)?;
         self.rotate_and_append(pass)?;
@@ -161,15 +161,15 @@ impl Layer {
         &self,
         pass: &Pass<'_>,
         output: &Linear,
-        input: Rows,
+        input: Matrix,
         post_norm: Option<&Buffer>,
     ) -> BackendResult<()> {
         let Pass { backend, config, activations: a, .. } = *pass;
         let (rows, hidden) = (a.rows, config.hidden);
         let Some(norm) = post_norm else {
-            return output.forward(backend, rows, input, Rows::packed(&a.x, a.dtype, hidden), Into::Add);
+            return output.forward(backend, rows, input, Matrix::new(a.x.ptr(), a.dtype, hidden), Into::Add);
         };
-        output.forward(backend, rows, input, Rows::packed(&a.update, a.dtype, hidden), Into::Assign)?;
+        output.forward(backend, rows, input, Matrix::new(a.update.ptr(), a.dtype, hidden), Into::Assign)?;
         rms_norm(pass, &a.update, &a.update, norm, rows, hidden)?;
         let shape = [rows, hidden];
         let [x, update] = [&a.x, &a.update].map(|buffer| TensorDesc::packed(buffer.ptr(), a.dtype, &shape));
@@ -209,13 +209,13 @@ impl Layer {
     /// Rotates queries and keys by their positions.
     fn rotate(&self, pass: &Pass<'_>, tables: RopeTables) -> BackendResult<()> {
         let Pass { backend, config, activations: a, .. } = *pass;
-        let rotate = |part: Rows, heads: usize| {
+        let rotate = |part: Matrix, heads: usize| {
             let shape = RopeShape { batch: 1, heads, seq: a.rows, head_dim: config.head_dim };
             let layout = backend_api::desc::HeadLayout {
                 offset: part.offset,
                 batch: 0,
                 head: config.head_dim,
-                token: part.row,
+                token: part.ld,
             };
             let desc = RopeDesc::new(a.dtype, part.ptr, part.ptr, tables, shape, config.rope.style)
                 .with_rotary_dim(config.rope.dim)
@@ -259,7 +259,7 @@ impl Projections {
             Self::Stacked(linear) => linear.forward_normed(pass, norm, a.parts[0]),
             Self::Normalised { parts, query_norm, key_norm } => {
                 rms_norm(pass, &a.x, &a.update, norm, a.rows, config.hidden)?;
-                let x = Rows::packed(&a.update, a.dtype, config.hidden);
+                let x = Matrix::new(a.update.ptr(), a.dtype, config.hidden);
                 for (linear, part) in parts.iter().zip(a.parts) {
                     linear.forward(backend, a.rows, x, part, Into::Assign)?;
                 }

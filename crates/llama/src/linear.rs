@@ -12,32 +12,6 @@ use crate::Result;
 use crate::layer::{Pass, rms_norm};
 use crate::weights::{Loader, Storage, Weight};
 
-/// Rows of numbers within a buffer: the first begins `offset` elements after the handle's start, the next one `row`
-/// elements later.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Rows {
-    pub(crate) ptr: u64,
-    pub(crate) dtype: DType,
-    pub(crate) offset: usize,
-    pub(crate) row: usize,
-}
-
-impl Rows {
-    /// Packed rows of `row` numbers.
-    pub(crate) const fn packed(buffer: &Buffer, dtype: DType, row: usize) -> Self {
-        Self { ptr: buffer.ptr(), dtype, offset: 0, row }
-    }
-
-    /// The rows from the given column on.
-    pub(crate) const fn column(self, column: usize) -> Self {
-        Self { offset: self.offset + column, ..self }
-    }
-
-    const fn matrix(self) -> Matrix {
-        Matrix::new(self.ptr, self.dtype, self.row).with_offset(self.offset)
-    }
-}
-
 /// What a product does to the numbers at its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Into {
@@ -110,12 +84,19 @@ impl Linear {
         &self,
         backend: &dyn ComputeBackend,
         rows: usize,
-        x: Rows,
-        y: Rows,
+        x: Matrix,
+        y: Matrix,
         into: Into,
     ) -> BackendResult<()> {
         for part in &self.parts {
-            part.weight.product(backend, rows, x, y.column(part.column), part.bias.as_ref(), into)?;
+            part.weight.product(
+                backend,
+                rows,
+                x,
+                y.with_offset(y.offset + part.column),
+                part.bias.as_ref(),
+                into,
+            )?;
         }
         Ok(())
     }
@@ -126,23 +107,23 @@ impl Linear {
     }
 
     /// That product for the pass's `x`, normalised; `None` if it is another or several.
-    fn normed(&self, pass: &Pass<'_>, norm: &Buffer, y: Rows) -> Option<QuantMatmulDesc> {
+    fn normed(&self, pass: &Pass<'_>, norm: &Buffer, y: Matrix) -> Option<QuantMatmulDesc> {
         let [part] = self.parts.as_slice() else { return None };
         let Storage::Quant(format) = part.weight.storage else { return None };
         let (a, config) = (pass.activations, pass.config);
-        let x = Rows::packed(&a.x, a.dtype, config.hidden);
+        let x = Matrix::new(a.x.ptr(), a.dtype, config.hidden);
         let desc = part.weight.quantised(format, a.rows, x, y, part.bias.as_ref());
         Some(desc.with_norm(RmsNorm::new(norm.ptr(), config.rms_eps)))
     }
 
     /// `y = rms_norm(x) · Wᵀ + b` of the pass's `x`.
-    pub(crate) fn forward_normed(&self, pass: &Pass<'_>, norm: &Buffer, y: Rows) -> BackendResult<()> {
+    pub(crate) fn forward_normed(&self, pass: &Pass<'_>, norm: &Buffer, y: Matrix) -> BackendResult<()> {
         if let Some(desc) = self.normed(pass, norm, y) {
             return pass.backend.quant_matmul(&desc);
         }
         let (a, hidden) = (pass.activations, pass.config.hidden);
         rms_norm(pass, &a.x, &a.update, norm, a.rows, hidden)?;
-        self.forward(pass.backend, a.rows, Rows::packed(&a.update, a.dtype, hidden), y, Into::Assign)
+        self.forward(pass.backend, a.rows, Matrix::new(a.update.ptr(), a.dtype, hidden), y, Into::Assign)
     }
 
     /// The pass's `inner`, packed rows of `inner` numbers: a function of the first half of `rms_norm(x) · Wᵀ + b` times the second.
@@ -154,12 +135,12 @@ impl Linear {
         inner: usize,
     ) -> BackendResult<()> {
         let a = pass.activations;
-        if let Some(desc) = self.normed(pass, norm, Rows::packed(&a.inner, a.dtype, inner)) {
+        if let Some(desc) = self.normed(pass, norm, Matrix::new(a.inner.ptr(), a.dtype, inner)) {
             return pass.backend.quant_matmul(&desc.with_gate(gate));
         }
         // Activations for such a product have it.
         let Some(gate_up) = &a.gate_up else { return Ok(()) };
-        self.forward_normed(pass, norm, Rows::packed(gate_up, a.dtype, 2 * inner))?;
+        self.forward_normed(pass, norm, Matrix::new(gate_up.ptr(), a.dtype, 2 * inner))?;
         let (shape, strides) = ([a.rows, inner], [2 * inner, 1]);
         let half = |column| TensorDesc::strided(gate_up.ptr(), a.dtype, &shape, &strides).with_offset(column);
         let gated = TensorDesc::packed(a.inner.ptr(), a.dtype, &shape);
@@ -173,12 +154,12 @@ impl Weight {
         &self,
         format: QuantFormat,
         rows: usize,
-        x: Rows,
-        y: Rows,
+        x: Matrix,
+        y: Matrix,
         bias: Option<&Buffer>,
     ) -> QuantMatmulDesc {
         let weight = QuantMatrix::new(self.buffer.ptr(), format, self.rows, self.columns);
-        let mut desc = QuantMatmulDesc::new(rows, x.matrix(), weight, y.matrix()).with_math(self.math);
+        let mut desc = QuantMatmulDesc::new(rows, x, weight, y).with_math(self.math);
         desc.bias = bias.map(Buffer::ptr);
         desc
     }
@@ -188,8 +169,8 @@ impl Weight {
         &self,
         backend: &dyn ComputeBackend,
         rows: usize,
-        x: Rows,
-        y: Rows,
+        x: Matrix,
+        y: Matrix,
         bias: Option<&Buffer>,
         into: Into,
     ) -> BackendResult<()> {
@@ -197,13 +178,13 @@ impl Weight {
             Storage::Dense(dtype) => dtype,
             Storage::Quant(format) => {
                 let mut desc = self.quantised(format, rows, x, y, bias);
-                desc.residual = (into == Into::Add).then(|| y.matrix());
+                desc.residual = (into == Into::Add).then_some(y);
                 return backend.quant_matmul(&desc);
             }
         };
         let weight = Matrix::new(self.buffer.ptr(), dtype, self.columns);
         let beta = if into == Into::Add { 1.0 } else { 0.0 };
-        let mut desc = MatmulDesc::new(rows, self.rows, self.columns, x.matrix(), weight, y.matrix())
+        let mut desc = MatmulDesc::new(rows, self.rows, self.columns, x, weight, y)
             .with_transpose(BackendTranspose::NoTrans, BackendTranspose::Trans)
             .with_scale(1.0, beta);
         desc.bias = bias.map(|bias| Bias { ptr: bias.ptr(), axis: BiasAxis::Column });

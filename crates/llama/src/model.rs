@@ -4,14 +4,14 @@ mod pieces;
 
 use std::sync::Arc;
 
-use backend_api::desc::{AffineDesc, TensorDesc, UnaryDesc};
+use backend_api::desc::{AffineDesc, Matrix, TensorDesc, UnaryDesc};
 use backend_api::owned::Buffer;
 use backend_api::{BackendResult, ComputeBackend, DType, MathMode, UnaryOp};
 
 use crate::activations::Activations;
 use crate::gguf::Gguf;
 use crate::layer::{Layer, Pass, rms_norm};
-use crate::linear::{Into, Rows};
+use crate::linear::Into;
 use crate::weights::{Loader, Weight, refuse_others};
 use crate::{Config, Error, Result};
 
@@ -133,14 +133,14 @@ impl Model {
         pass: &Pass<'_>,
         rows: usize,
         [x, normed]: [&Buffer; 2],
-        logits: Rows,
+        logits: Matrix,
     ) -> BackendResult<()> {
         rms_norm(pass, x, normed, &self.output_norm, rows, self.config.hidden)?;
         let output = self.output.as_ref().unwrap_or(&self.embeddings);
         output.product(
             pass.backend,
             rows,
-            Rows::packed(normed, self.activations, self.config.hidden),
+            Matrix::new(normed.ptr(), self.activations, self.config.hidden),
             logits,
             None,
             Into::Assign,
@@ -148,7 +148,7 @@ impl Model {
     }
 
     /// Bounds packed logits, where the architecture has it. Their order stays.
-    pub(crate) fn cap(&self, backend: &dyn ComputeBackend, rows: usize, logits: Rows) -> BackendResult<()> {
+    pub(crate) fn cap(&self, backend: &dyn ComputeBackend, rows: usize, logits: Matrix) -> BackendResult<()> {
         let cap = self.config.logit_softcap;
         if cap == 0.0 {
             return Ok(());

@@ -7,7 +7,7 @@ mod score;
 
 use std::sync::Arc;
 
-use backend_api::desc::{GatherDesc, IndexShape};
+use backend_api::desc::{GatherDesc, IndexShape, Matrix};
 use backend_api::kv::KvFormat;
 use backend_api::owned::Buffer;
 use backend_api::{BackendError, BackendResult, DType};
@@ -16,7 +16,6 @@ use decoder::Decoder;
 use crate::activations::Activations;
 use crate::cache::{Cache, Placement, Run};
 use crate::layer::{Pass, Rotations};
-use crate::linear::Rows;
 use crate::{Error, Model, Result};
 
 /// Rows of the longest pass: longer texts take several.
@@ -214,14 +213,13 @@ impl Session {
                 let shape = IndexShape { rows: activations.rows, columns: hidden, count: ends.len() };
                 let (table, indices) = (activations.x.ptr(), last.ptr());
                 backend.gather(&GatherDesc::new(dtype, table, indices, x.ptr(), shape))?;
-                let rows =
-                    Rows { ptr: logits.ptr(), dtype: DType::F32, offset: done * vocabulary, row: vocabulary };
+                let rows = Matrix::new(logits.ptr(), DType::F32, vocabulary).with_offset(done * vocabulary);
                 self.model.logits(&pass, ends.len(), [&x, &normed], rows)?;
                 done += ends.len();
             }
             self.activations = Some(activations);
         }
-        self.model.cap(backend.as_ref(), count, Rows::packed(&logits, DType::F32, vocabulary))?;
+        self.model.cap(backend.as_ref(), count, Matrix::new(logits.ptr(), DType::F32, vocabulary))?;
         for input in inputs {
             self.advance(input.sequence, input.tokens.len());
         }

@@ -202,11 +202,11 @@ impl<'a> Loader<'a> {
         let rows = parts.iter().map(|(_, rows)| rows).sum();
         let kind = tensors.first().map(|(_, tensor)| tensor.kind);
         let (buffer, storage) = match kind.and_then(quant_format).filter(|_| self.has_quant) {
-            Some(format) => (self.planes(&tensors, format, rows, columns)?, Storage::Quant(format)),
+            Some(format) => (self.planes(&tensors, format, [rows, columns])?, Storage::Quant(format)),
             None => {
                 let is_half = self.dtype == DType::F16 || kind == Some(TensorType::F16) && self.has_f16;
                 let dtype = if is_half { DType::F16 } else { DType::F32 };
-                (self.dense(&tensors, dtype, rows, columns)?, Storage::Dense(dtype))
+                (self.dense(&tensors, dtype, [rows, columns])?, Storage::Dense(dtype))
             }
         };
         self.uploaded(tensors.iter().map(|(_, tensor)| tensor.data.len()).sum());
@@ -218,8 +218,7 @@ impl<'a> Loader<'a> {
         &self,
         tensors: &[(&String, &Tensor<'_>)],
         format: QuantFormat,
-        rows: usize,
-        columns: usize,
+        [rows, columns]: [usize; 2],
     ) -> Result<Buffer> {
         let blocks = match tensors {
             [(_, tensor)] => Cow::Borrowed(tensor.data),
@@ -229,14 +228,9 @@ impl<'a> Loader<'a> {
     }
 
     /// Stacked matrices as plain numbers.
-    fn dense(
-        &self,
-        tensors: &[(&String, &Tensor<'_>)],
-        dtype: DType,
-        rows: usize,
-        columns: usize,
-    ) -> Result<Buffer> {
-        let buffer = Buffer::of(self.backend, dtype, &[rows, columns])?;
+    fn dense(&self, tensors: &[(&String, &Tensor<'_>)], dtype: DType, shape: [usize; 2]) -> Result<Buffer> {
+        let buffer = Buffer::of(self.backend, dtype, &shape)?;
+        let [_, columns] = shape;
         let mut offset = 0;
         for (name, tensor) in tensors {
             let rows = tensor.shape.first().copied().unwrap_or(0);
@@ -287,9 +281,10 @@ impl<'a> Loader<'a> {
         let bias = self.expert_vectors(&with("bias"), [experts, rows])?;
         let rows = experts * rows * parts.len();
         let planes = host_planes(format, rows, columns, &blocks)?;
-        let buffer = Buffer::from_slice(self.backend, &planes)?;
+        let planes = Buffer::from_slice(self.backend, &planes)?;
         self.uploaded(blocks.len());
-        Ok(Stack { buffer, format, rows, columns, bias })
+        let matrix = QuantMatrix::new(planes.ptr(), format, rows, columns);
+        Ok(Stack { matrix, _planes: planes, bias })
     }
 
     /// The vector `name` of `columns` numbers, as a matrix of one row.

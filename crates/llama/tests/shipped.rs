@@ -42,6 +42,13 @@ fn session_with(bytes: &[u8], activations: DType, math: MathMode) -> (Session, T
     (session, Tokenizer::from_metadata(file.metadata()).unwrap())
 }
 
+/// The most probable token, by logits that are divided for what was there lately.
+fn penalised(repetition_penalty: f32) -> Sampling {
+    let mut sampling = Sampling::greedy();
+    sampling.repetition_penalty = repetition_penalty;
+    sampling
+}
+
 fn perplexity(format: &str, activations: DType) -> f64 {
     let (mut session, tokenizer) = session(&read(format), activations);
     let tokens = tokenizer.encode(HELD_OUT, true).unwrap();
@@ -181,8 +188,7 @@ fn it_goes_on_with_a_text() {
 fn texts_that_go_on_remember_what_is_recent() {
     let (mut session, tokenizer) = session(&read("q8_0"), DType::F32);
     let prompt = tokenizer.encode("A kernel is compiled for each buffer", true).unwrap();
-    let mut sampling = Sampling::greedy();
-    sampling.repetition_penalty = 4.0;
+    let sampling = penalised(4.0);
     let texts = [0, 3, prompt.len() - 1].map(|len| {
         session.truncate(0, 0);
         if len > 0 {
@@ -255,8 +261,7 @@ fn texts_end_once() {
 fn windows_that_no_device_looks_at_are_refused() {
     let (mut session, tokenizer) = session(&read("q8_0"), DType::F32);
     let prompt = tokenizer.encode("A kernel is", true).unwrap();
-    let mut sampling = Sampling::greedy();
-    sampling.repetition_penalty = 1.1;
+    let mut sampling = penalised(1.1);
     for (window, is_taken) in [(32_768, true), (32_769, false), (usize::MAX, false)] {
         sampling.repetition_window = window;
         session.truncate(0, 0);

@@ -11,7 +11,7 @@ mod candle;
 use std::sync::Arc;
 use std::time::Instant;
 
-use backend_api::{DType, Registry};
+use backend_api::DType;
 use candle::Candle;
 use minilm::{Batch, Buffer, DEFAULT_BATCH_SIZE, Encoder, ModelDir, plan_batches};
 
@@ -22,10 +22,7 @@ const ROUNDS: usize = 7;
 
 fn main() -> anyhow::Result<()> {
     let name = std::env::args().nth(1).unwrap_or_else(|| "cpu".to_owned());
-    let mut registry = Registry::new();
-    backend_cpu::register(&mut registry);
-    backend_webgpu::register(&mut registry);
-    let selection = registry.select(&name)?;
+    let selection = model_cli::select(&name)?;
 
     let dir = ModelDir::locate(None)?;
     let candle = Candle::load(dir.path())?;

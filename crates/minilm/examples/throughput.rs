@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use backend_api::{ComputeBackend, DType, Registry};
+use backend_api::{ComputeBackend, DType};
 use minilm::{Batch, Buffer, Model};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -32,10 +32,7 @@ const ROUND: Duration = Duration::from_millis(200);
 
 fn main() -> anyhow::Result<()> {
     let name = std::env::args().nth(1).unwrap_or_else(|| "auto".to_owned());
-    let mut registry = Registry::new();
-    backend_cpu::register(&mut registry);
-    backend_webgpu::register(&mut registry);
-    let selection = registry.select(&name)?;
+    let selection = model_cli::select(&name)?;
     println!("{} ({})", selection.device.name, selection.device.api);
     let backend: Arc<dyn ComputeBackend> = Arc::from(selection.backend);
     let file = weights()?;

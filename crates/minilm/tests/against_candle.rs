@@ -241,44 +241,48 @@ fn a_tenth_more_memory(registry: &Registry, selector: &str) -> anyhow::Result<()
 fn refused_memory(registry: &Registry, selector: &str) -> anyhow::Result<()> {
     let backend: Arc<dyn ComputeBackend> = Arc::from(registry.create(selector)?);
     let Some(webgpu) = backend.downcast_ref::<WebGpuBackend>() else { return Ok(()) };
-    let is_refused = |result: &Result<_, minilm::Error>| match result {
-        Err(minilm::Error::Backend(error)) => error.kind() == ErrorKind::OutOfMemory,
-        _ => false,
-    };
+    let locate = || ModelDir::locate(None);
     // Some of a load's allocations, the first one and as many as there are.
     for after in (0..).map(|step: usize| step * step) {
-        webgpu.refuse_allocations(after, usize::MAX)?;
-        let loaded = ModelDir::locate(None)?.load(&backend, DType::F32, |_, _| ());
-        webgpu.refuse_allocations(0, 0)?;
-        if loaded.is_ok() {
+        let load = || locate()?.load(&backend, DType::F32, |_, _| ()).map(drop);
+        if !is_refused_cleanly(&backend, webgpu, after, load)? {
             ensure!(after > 16, "a load whose allocation {after} is refused succeeds");
             break;
         }
-        ensure!(is_refused(&loaded.map(drop)), "allocation {after} was refused, with another error");
-        backend.synchronize()?;
-        let stats = backend.memory_stats();
-        ensure!((stats.handles, stats.in_use) == (0, 0), "left behind by allocation {after}: {stats:?}");
     }
-    let encoder = ModelDir::locate(None)?.load(&backend, DType::F32, |_, _| ())?;
+    let encoder = locate()?.load(&backend, DType::F32, |_, _| ())?;
     let texts = &sentences()[shortest()?..=shortest()?];
     a_few_words(&encoder)?;
-    backend.synchronize()?;
-    let before = backend.memory_stats();
     for after in 0..300 {
-        webgpu.refuse_allocations(after, usize::MAX)?;
-        let run = encoder.encode(texts, |_| ());
-        webgpu.refuse_allocations(0, 0)?;
-        if run.is_ok() {
+        if !is_refused_cleanly(&backend, webgpu, after, || encoder.encode(texts, |_| ()).map(drop))? {
             ensure!(after > 0, "a run without memory succeeds");
             break;
         }
-        ensure!(is_refused(&run.map(drop)), "allocation {after} was refused, with another error");
-        backend.synchronize()?;
-        let now = backend.memory_stats();
-        ensure!((now.handles, now.in_use) == (before.handles, before.in_use), "left behind: {now:?}");
         a_few_words(&encoder).with_context(|| format!("after allocation {after} was refused"))?;
     }
     Ok(())
+}
+
+/// Whether something fails if the allocation `after` others is refused, as it should, with nothing left behind.
+fn is_refused_cleanly(
+    backend: &Arc<dyn ComputeBackend>,
+    webgpu: &WebGpuBackend,
+    after: usize,
+    run: impl FnOnce() -> minilm::Result<()>,
+) -> anyhow::Result<bool> {
+    backend.synchronize()?;
+    let before = backend.memory_stats();
+    webgpu.refuse_allocations(after, usize::MAX)?;
+    let result = run();
+    webgpu.refuse_allocations(0, 0)?;
+    let Err(error) = result else { return Ok(false) };
+    let of_memory = matches!(&error, minilm::Error::Backend(error) if error.kind() == ErrorKind::OutOfMemory);
+    ensure!(of_memory, "allocation {after} was refused, with another error: {error}");
+    backend.synchronize()?;
+    let now = backend.memory_stats();
+    let is_clean = (now.handles, now.in_use) == (before.handles, before.in_use);
+    ensure!(is_clean, "left behind by allocation {after}: {now:?}");
+    Ok(true)
 }
 
 /// Each call beside the same call on the CPU.

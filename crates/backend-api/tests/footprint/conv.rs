@@ -5,8 +5,8 @@ use backend_api::desc::{
     ImageShape, Window,
 };
 use backend_api::support::Access::{Read, Write};
-use backend_api::support::ConvGather;
-use backend_api::{Activation, DType};
+use backend_api::support::{ConvGather, Operand};
+use backend_api::{Activation, BackendResult, DType};
 
 use crate::judge::{Call, Named, OP, overflow, packed_dims, shape, volume};
 use crate::random::Gen;
@@ -133,26 +133,34 @@ pub(crate) fn conv2d(g: &mut Gen) -> bool {
     call.judge_operands(desc.operands(OP))
 }
 
-pub(crate) fn conv2d_backward_data(g: &mut Gen) -> bool {
+/// A gradient, whose operands are named from the extents of input, filter and output.
+fn backward(
+    g: &mut Gen,
+    operands: impl FnOnce(&[[usize; 4]; 3]) -> [(&'static str, &[usize]); 3],
+    got: impl FnOnce(DType, ConvShape) -> BackendResult<[Operand; 3]>,
+) -> bool {
     let (of, shape) = (g.float(), conv_shape(g));
     let mut call = Call::default();
     call.require_float("dtype", of);
-    let [input, filter, output] = conv_extents(&mut call, &shape);
-    let operands =
-        [("filter", &filter[..], true), ("grad_output", &output, true), ("grad_input", &input, true)];
-    packed(&mut call, of, operands, 2);
-    call.judge_operands(ConvBackwardDataDesc::new(of, 1, 2, 3, shape).operands(OP))
+    let extents = conv_extents(&mut call, &shape);
+    packed(&mut call, of, operands(&extents).map(|(arg, extents)| (arg, extents, true)), 2);
+    call.judge_operands(got(of, shape))
+}
+
+pub(crate) fn conv2d_backward_data(g: &mut Gen) -> bool {
+    backward(
+        g,
+        |[input, filter, output]| [("filter", filter), ("grad_output", output), ("grad_input", input)],
+        |of, shape| ConvBackwardDataDesc::new(of, 1, 2, 3, shape).operands(OP),
+    )
 }
 
 pub(crate) fn conv2d_backward_filter(g: &mut Gen) -> bool {
-    let (of, shape) = (g.float(), conv_shape(g));
-    let mut call = Call::default();
-    call.require_float("dtype", of);
-    let [input, filter, output] = conv_extents(&mut call, &shape);
-    let operands =
-        [("input", &input[..], true), ("grad_output", &output, true), ("grad_filter", &filter, true)];
-    packed(&mut call, of, operands, 2);
-    call.judge_operands(ConvBackwardFilterDesc::new(of, 1, 2, 3, shape).operands(OP))
+    backward(
+        g,
+        |[input, filter, output]| [("input", input), ("grad_output", output), ("grad_filter", filter)],
+        |of, shape| ConvBackwardFilterDesc::new(of, 1, 2, 3, shape).operands(OP),
+    )
 }
 
 pub(crate) fn conv2d_forward(g: &mut Gen) -> bool {

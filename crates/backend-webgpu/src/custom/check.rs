@@ -83,8 +83,8 @@ pub(super) fn check(desc: &KernelDesc, allowed: &KernelLimits) -> Result<Checked
     layouts
         .update(module.to_ctx())
         .map_err(|error| Diagnostic::new(error.inner.to_string()).of_kind(DiagnosticKind::Limit))?;
-    let (bindings, params) = limits::resources(&source, &layouts, allowed)?;
-    let workgroup_bytes = limits::workgroup(&source, &layouts, allowed)?;
+    let (bindings, params) = limits::resources(&source, &layouts, &allowed.limits)?;
+    let workgroup_bytes = limits::workgroup(&source, &layouts, &allowed.limits)?;
     limits::memory_of_invocations(&source, &layouts)?;
     let mut report = KernelReport {
         entry_point: name,

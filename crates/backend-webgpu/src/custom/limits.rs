@@ -6,11 +6,12 @@ use backend_api::{Diagnostic, DiagnosticKind, SourcePlace};
 use naga::proc::Layouter;
 use naga::valid::FunctionInfo;
 use naga::{AddressSpace, Binding, Expression, Function, GlobalVariable, Handle, Module, Span, TypeInner};
+use wgpu::Limits;
 
 use super::check::Source;
 use super::faults::located;
 use super::report::{self, BindingInfo};
-use super::{KernelLimits, MAX_PARAM_BYTES, MAX_STORAGE_BINDINGS};
+use super::{MAX_PARAM_BYTES, MAX_STORAGE_BINDINGS};
 use crate::uniformity::{NonUniform, check as check_uniformity};
 
 /// Bytes of private variables, and of the variables of one function, at most: what the WGSL specification
@@ -46,9 +47,8 @@ pub(super) type Resources = (Vec<(Handle<GlobalVariable>, BindingInfo)>, Option<
 pub(super) fn resources(
     source: &Source<'_>,
     layouts: &Layouter,
-    allowed: &KernelLimits,
+    limits: &Limits,
 ) -> Result<Resources, Diagnostic> {
-    let limits = &allowed.limits;
     let mut bindings = Vec::new();
     let mut params: Option<Handle<GlobalVariable>> = None;
     for (handle, variable) in source.used() {
@@ -96,12 +96,7 @@ pub(super) fn resources(
 }
 
 /// Checks the size of the workgroup and its memory, whose bytes are returned.
-pub(super) fn workgroup(
-    source: &Source<'_>,
-    layouts: &Layouter,
-    allowed: &KernelLimits,
-) -> Result<u64, Diagnostic> {
-    let limits = &allowed.limits;
+pub(super) fn workgroup(source: &Source<'_>, layouts: &Layouter, limits: &Limits) -> Result<u64, Diagnostic> {
     let entry = source.entry();
     let here = || source.function(&entry.name);
     let most = [

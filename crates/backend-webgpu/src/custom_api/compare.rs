@@ -1,7 +1,7 @@
 //! Results against a reference.
 
 use backend_api::DType;
-use half::f16;
+use backend_api::support::numbers;
 
 /// What a binding should hold after one launch.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +36,7 @@ impl Expected {
     /// Compares with what was found, of as many bytes. NaN agrees with NaN alone, an infinity with itself.
     pub(super) fn compare(&self, found: &[u8]) -> Comparison {
         let mut comparison = Comparison { binding: self.binding, ..Comparison::default() };
-        let pairs = elements(self.dtype, &self.bytes).zip(elements(self.dtype, found));
+        let pairs = numbers(self.dtype, &self.bytes).zip(numbers(self.dtype, found));
         for (index, (expected, found)) in pairs.enumerate() {
             let agrees = expected == found || (expected.is_nan() && found.is_nan());
             let abs = if agrees { 0.0 } else { (found - expected).abs() };
@@ -92,16 +92,6 @@ impl Comparison {
     pub const fn is_right(&self) -> bool {
         self.wrong == 0
     }
-}
-
-fn elements(dtype: DType, bytes: &[u8]) -> impl Iterator<Item = f64> + '_ {
-    bytes.chunks_exact(dtype.size()).map(move |element| match (dtype, element) {
-        (DType::F16, &[a, b]) => f16::from_le_bytes([a, b]).to_f64(),
-        (DType::F32, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]).into(),
-        (DType::I32, &[a, b, c, d]) => i32::from_le_bytes([a, b, c, d]).into(),
-        (DType::U32, &[a, b, c, d]) => u32::from_le_bytes([a, b, c, d]).into(),
-        _ => f64::NAN,
-    })
 }
 
 #[cfg(test)]

@@ -117,6 +117,28 @@ impl Names {
     }
 }
 
+/// Declares an enum whose variants a kernel numbers in this order.
+macro_rules! numbered {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($variant:ident),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $vis enum $name { $($variant),+ }
+
+        impl $crate::kernels::Constant for $name {
+            fn write(self, to: &mut std::slice::IterMut<'_, u32>) {
+                $crate::kernels::Constant::write(self as u32, to);
+            }
+
+            fn read(from: &mut std::slice::Iter<'_, u32>) -> Self {
+                let all = [$(Self::$variant),+];
+                let number: usize = $crate::kernels::Constant::read(from);
+                all.get(number).copied().unwrap_or(all[0])
+            }
+        }
+    };
+}
+pub(crate) use numbered;
+
 /// Declares the constants of a kernel as a struct, whose fields are called in WGSL as here, in capitals. The type of a
 /// field is that of a single constant, or a struct that this macro has declared.
 macro_rules! constants {
@@ -149,14 +171,15 @@ mod tests {
     use super::*;
 
     constants! { struct Tile { tile_m: usize, tile_n: usize } }
-    constants! { struct Product { tile: Tile, trans_a: bool, activation: Activation } }
+    numbered! { enum Order { Rows, Columns } }
+    constants! { struct Product { tile: Tile, order: Order, trans_a: bool, activation: Activation } }
 
     #[test]
     fn constants_are_told_apart_by_their_names() {
-        assert_eq!(Product::NAMES, ["tile_m", "tile_n", "trans_a", "activation"]);
-        let product =
-            Product { tile: Tile { tile_m: 64, tile_n: 32 }, trans_a: true, activation: Activation::ALL[2] };
-        assert_eq!(product.values(), [64, 32, 1, 2, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(Product::NAMES, ["tile_m", "tile_n", "order", "trans_a", "activation"]);
+        let (tile, order) = (Tile { tile_m: 64, tile_n: 32 }, Order::Columns);
+        let product = Product { tile, order, trans_a: true, activation: Activation::ALL[2] };
+        assert_eq!(product.values(), [64, 32, 1, 1, 2, 0, 0, 0, 0, 0, 0]);
         assert_eq!(Product::of(&product.values()), product);
     }
 }

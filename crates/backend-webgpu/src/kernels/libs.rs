@@ -38,9 +38,12 @@ macro_rules! libs {
 libs! {
     /// Workgroup indices of folded grids.
     GRID = "grid",
-    /// Entry points: of kernels whose workgroups make a tile each, and of those whose invocations make an output each.
+    /// Entry points: of kernels whose workgroups make a tile each, and of those whose invocations make an output each, of all
+    /// or of a range.
     WORKGROUP_TILES = "workgroup_tiles" needs [GRID],
+    SUBGROUP_TILES = "subgroup_tiles" needs [GRID],
     INVOCATION_OUTPUTS = "invocation_outputs" needs [GRID],
+    INVOCATION_RANGE = "invocation_range" needs [GRID],
     /// Numbers that WGSL has no literals for.
     SPECIAL = "special",
     /// The functions of one number that are needed most.
@@ -98,6 +101,8 @@ libs! {
     OPERAND_BLOCKS = "operand_blocks" needs [MATMUL],
     /// Eight numbers as 16 bytes of f16.
     PACKED_EIGHT = "packed_eight",
+    /// Copies of images and filters to adjacent channels.
+    EIGHT_COPIES = "eight_copies" needs [GRID, PACKED_EIGHT],
     /// Quotients by numbers whose inverse is known.
     QUOTIENT = "quotient",
     /// The parameters and results of convolutions.

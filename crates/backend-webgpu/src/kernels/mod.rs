@@ -33,7 +33,7 @@ pub use variant::Variant;
 pub(crate) use self::spirv::validate;
 #[cfg(test)]
 pub(crate) use constants::filled_up;
-pub(crate) use constants::{Constant, Names, constants};
+pub(crate) use constants::{Constant, Names, constants, numbered};
 pub(crate) use elements::{Origin, STEPS};
 pub(crate) use params::{FieldType, flattened, params};
 pub(crate) use pipelines::{Kernel, Layout, MAX_IMMEDIATES, MAX_PARAMS, Pipelines, Signature};

@@ -115,8 +115,7 @@ mod tests {
     #[test]
     fn buffers_of_the_backend_leave_those_of_tensors_at_whole_cache_lines() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
-        let call = backend.context("test").unwrap();
-        let device = call.device();
+        let device = backend.opened().unwrap().device();
         for window in [device.null(), device.sink(), device.fixup().unwrap()] {
             assert!(window.block.buffer().size().is_multiple_of(GRANULARITY as u64));
         }

@@ -3,7 +3,7 @@
 use backend_api::desc::GatherDesc;
 use backend_api::{BackendResult, DType};
 
-use super::shared::long_work::{Divisible, division, in_parts, middle};
+use super::shared::long_work::{Divisible, division, halves_of, in_parts};
 use crate::device::DeviceProfile;
 use crate::kernels::{Function, KernelSource, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
@@ -169,11 +169,8 @@ impl Divisible for Part {
 
     fn halves(&self) -> Option<[Self; 2]> {
         let GatherDesc { outer, count, .. } = self.desc;
-        if let Some(first) = middle(outer) {
-            return Some([self.tables(0, first), self.tables(first, outer - first)]);
-        }
-        let first = middle(count)?;
-        Some([self.indices(0, first), self.indices(first, count - first)])
+        halves_of(outer, |first, outer| self.tables(first, outer))
+            .or_else(|| halves_of(count, |first, count| self.indices(first, count)))
     }
 
     fn excess(&self) -> u64 {

@@ -9,11 +9,10 @@ use crate::kernels::libs::{
     ROWS_WHOLE, VEC_1, VEC_2, VEC_4, WEIGHTS_CHANNEL, WEIGHTS_COLUMN, WEIGHTS_COLUMN_F32,
     WEIGHTS_COLUMN_HALVES, WEIGHTS_COLUMN_HALVES_F32, WORKGROUP,
 };
-use crate::kernels::{KernelSource, Lib, Variant, constants, kernel, params};
+use crate::kernels::{KernelSource, Lib, Variant, constants, kernel, numbered, params};
 
-constants! { struct RoleConstants { centred: bool, input: u32, residual: u32, summed: bool } }
-constants! { struct RowConstants { role: RoleConstants, block: u32 } }
-constants! { struct MomentsConstants { residual: u32 } }
+constants! { struct RowConstants { role: Role, block: u32 } }
+constants! { struct MomentsConstants { residual: Place } }
 
 const NORMALIZE_ROWS: KernelSource = kernel!(
     "norm/normalize", libs: [GRID, REDUCE, NORM_ROW, NORM_RESULT, NORM_NO_SUM],
@@ -45,7 +44,7 @@ static MOMENTS: KernelSource = kernel!(
 
 const APPLY_MOMENTS: KernelSource = kernel!(
     "norm/normalize_apply", libs: [GRID, NORM_ROW, NORM_RESULT, NORM_NO_SUM],
-    types: ["T", "W"], constants: RoleConstants, params: Params,
+    types: ["T", "W"], constants: Role, params: Params,
     reads: ["x: V", "residual: V", "weight", "bias", "moments: f32"], writes: ["y: V"],
 );
 
@@ -83,14 +82,10 @@ params! {
     }
 }
 
-/// Where a kernel finds an operand of the output's shape, as shaders/lib/norm_row.wgsl numbers it: nowhere,
-/// in a binding of its own, or in the memory that the output or the sum is written to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    Absent = 0,
-    Bound = 1,
-    Output = 2,
-    Sum = 3,
+numbered! {
+    /// Where a kernel finds an operand of the output's shape, as shaders/lib/norm_row.wgsl numbers it: nowhere,
+    /// in a binding of its own, or in the memory that the output or the sum is written to.
+    pub(super) enum Place { Absent, Bound, Output, Sum }
 }
 
 /// The most words of f16 that an invocation holds: with the numbers in them, more are more than registers hold.
@@ -149,23 +144,19 @@ impl Shape {
     }
 }
 
-/// What is done with the rows.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Role {
-    /// Whether the mean is subtracted.
-    pub(super) centred: bool,
-    pub(super) input: Place,
-    pub(super) residual: Place,
-    /// Whether the sum of both is written too.
-    pub(super) summed: bool,
+constants! {
+    /// What is done with the rows.
+    pub(super) struct Role {
+        /// Whether the mean is subtracted.
+        centred: bool,
+        input: Place,
+        residual: Place,
+        /// Whether the sum of both is written too.
+        summed: bool,
+    }
 }
 
 impl Role {
-    fn constants(self) -> RoleConstants {
-        let Self { centred, input, residual, summed } = self;
-        RoleConstants { centred, input: input as u32, residual: residual as u32, summed }
-    }
-
     /// The kernels of group normalisation, which has no residual.
     fn of_channels() -> Vec<Self> {
         let role = |input| Self { centred: true, input, residual: Place::Absent, summed: false };
@@ -195,20 +186,19 @@ pub(super) fn normalize(shape: Shape, role: Role, block: u32, shuffled: bool) ->
         (false, true) => &NORMALIZE_SHUFFLED,
         (true, true) => &NORMALIZE_SUM_SHUFFLED,
     };
-    let constants = RowConstants { role: role.constants(), block };
+    let constants = RowConstants { role, block };
     Variant::new(source, shape.types(), constants).with_libs(shape.row_libs(shuffled))
 }
 
 /// The moments of long rows.
 pub(super) fn moments(dtype: DType, vec_width: VecWidth, residual: Place) -> Variant {
-    Variant::new(&MOMENTS, [dtype], MomentsConstants { residual: residual as u32 })
-        .with_libs(vec_width.libs())
+    Variant::new(&MOMENTS, [dtype], MomentsConstants { residual }).with_libs(vec_width.libs())
 }
 
 /// The result of long rows.
 pub(super) fn apply(shape: Shape, role: Role) -> Variant {
     let source = if role.summed { &NORMALIZE_APPLY_SUM } else { &NORMALIZE_APPLY };
-    Variant::new(source, shape.types(), role.constants()).with_libs(shape.libs())
+    Variant::new(source, shape.types(), role).with_libs(shape.libs())
 }
 
 /// Every variant that a launch can ask for.

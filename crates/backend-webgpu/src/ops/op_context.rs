@@ -507,3 +507,19 @@ pub(crate) fn dim(op: &'static str, what: &'static str, value: usize) -> Backend
         max: u32::MAX as usize,
     })
 }
+
+/// [`dim`] for sizes or strides of one kind.
+///
+/// # Errors
+/// As [`dim`].
+pub(crate) fn dims<const N: usize>(
+    op: &'static str,
+    what: &'static str,
+    values: [usize; N],
+) -> BackendResult<[u32; N]> {
+    let mut sizes = [0; N];
+    for (size, value) in sizes.iter_mut().zip(values) {
+        *size = dim(op, what, value)?;
+    }
+    Ok(sizes)
+}

@@ -17,17 +17,17 @@ constants! {
 }
 
 static POOL: KernelSource = kernel!(
-    "conv/pool", libs: [GRID, SPECIAL, POOL, POOL_INPUT],
+    "conv/pool", libs: [INVOCATION_RANGE, SPECIAL, POOL, POOL_INPUT],
     types: ["T"], constants: Constants, params: Params, reads: ["input: T"], writes: ["output: T"],
 );
 
 static POOL_ARGMAX: KernelSource = kernel!(
-    "conv/pool_argmax", libs: [GRID, POOL, POOL_INPUT],
+    "conv/pool_argmax", libs: [INVOCATION_RANGE, POOL, POOL_INPUT],
     types: ["T"], constants: Constants, params: Params, reads: ["input: T"], writes: ["positions: u32"],
 );
 
 static POOL_BACKWARD: KernelSource = kernel!(
-    "conv/pool_backward", libs: [GRID, POOL],
+    "conv/pool_backward", libs: [INVOCATION_RANGE, POOL],
     types: ["T"], constants: Constants, params: Params,
     reads: ["positions: u32", "gradient: T"], writes: ["output: T"],
 );

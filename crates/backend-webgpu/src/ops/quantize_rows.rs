@@ -5,7 +5,7 @@ use backend_api::kv::KvFormat;
 use backend_api::{BackendResult, DType};
 
 use super::shared::iterations;
-use super::shared::long_work::{Divisible, in_parts, middle};
+use super::shared::long_work::{Divisible, halves_of, in_parts};
 use crate::device::DeviceProfile;
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
@@ -164,8 +164,7 @@ impl Divisible for Part {
     }
 
     fn halves(&self) -> Option<[Self; 2]> {
-        let first = middle(self.desc.count)?;
-        Some([self.rows(0, first), self.rows(first, self.desc.count - first)])
+        halves_of(self.desc.count, |first, count| self.rows(first, count))
     }
 
     fn excess(&self) -> u64 {
@@ -174,11 +173,9 @@ impl Divisible for Part {
 
     /// By rows of the cache, where those are too many to be bound.
     fn smaller_halves(&self) -> Option<[Self; 2]> {
-        let rows = self.desc.rows;
         let [_, of_cache] = self.excesses();
-        match middle(rows).filter(|_| self.is_indexed() && of_cache > 0) {
-            Some(first) => Some([self.places(0, first), self.places(first, rows - first)]),
-            None => self.halves(),
-        }
+        let by_places = self.is_indexed() && of_cache > 0;
+        let places = || halves_of(self.desc.rows, |first, rows| self.places(first, rows));
+        by_places.then(places).flatten().or_else(|| self.halves())
     }
 }

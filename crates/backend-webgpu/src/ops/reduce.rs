@@ -50,10 +50,11 @@ pub(crate) fn reduce(ctx: &OpContext, op: &'static str, desc: &ReduceDesc<'_>) -
     let input = ctx.optional_input(op, x.as_ref(), from, &output)?;
     let divisor = if desc.op == ReduceOp::Mean { loops.length as f32 } else { 1.0 };
     let reduction = Reduction { ctx, op, rule, dtype: from };
-    let whole = Outputs { loops, input, output, is_index: rule.is_index() };
+    let numbers = Numbers { loops, input };
+    let whole = Outputs { numbers, output, is_index: rule.is_index() };
     in_parts(ctx, op, whole, |part| {
         let output = part.output.truncated(part.results());
-        reduction.run(&part.loops, &part.input, (&output, to), divisor)
+        reduction.run(&part.numbers, (&output, to), divisor)
     })
 }
 
@@ -90,14 +91,15 @@ pub(super) fn exponentials(
     };
     let sums = scratch(parts)?;
     let input = ctx.input(op, x, dtype, &sums)?;
-    reduction.begin(&plan, &input, (&sums, to), parts)?;
+    reduction.launch(&plan, &input, (&sums, to), Results::Partial { slices: parts })?;
     if parts <= MAX_PARTS {
         return Ok(Exponentials { sums, parts });
     }
     let strides: Vec<usize> = plan.loops.kept.iter().map(|&(_, [_, y])| y).collect();
     let rest = ReducePlan::of_slices(&plan, &strides, parts, to, &sums, rule);
     let joined = scratch(1)?;
-    Reduction { dtype: to, rule: rule.of_partials(), ..reduction }.begin(&rest, &sums, (&joined, to), 1)?;
+    let joining = Reduction { dtype: to, rule: rule.of_partials(), ..reduction };
+    joining.launch(&rest, &sums, (&joined, to), Results::Partial { slices: 1 })?;
     Ok(Exponentials { sums: joined, parts: 1 })
 }
 
@@ -113,7 +115,7 @@ pub(super) fn sum_parts(
     let kept = if outputs > 1 { vec![(outputs, [1, 1])] } else { Vec::new() };
     let loops = ReduceLoops { kept, reduced: vec![(parts, [outputs])], outputs, length: parts };
     let plan = ReducePlan::new(dtype, sums, loops, rule);
-    Reduction { ctx, op, rule, dtype }.finish(&plan, sums, output, 1.0)
+    Reduction { ctx, op, rule, dtype }.launch(&plan, sums, output, Results::Final { divisor: 1.0 })
 }
 
 /// The sums of slices of each output.
@@ -146,7 +148,7 @@ pub(super) fn slice_sums(
     let scratch = ctx.scratch(op, slices * plan.loops.outputs * to.size())?;
     let sums = ctx.output(&scratch, to);
     let input = ctx.input(op, x, dtype, &sums)?;
-    Reduction { ctx, op, rule, dtype }.begin(&plan, &input, (&sums, to), slices)?;
+    Reduction { ctx, op, rule, dtype }.launch(&plan, &input, (&sums, to), Results::Partial { slices })?;
     let width = if plan.rows { plan.vec_width.width() } else { 1 };
     Ok(SliceSums { window: sums, dtype: to, chunk: plan.loads().div_ceil(slices) * width })
 }
@@ -161,19 +163,21 @@ struct Reduction<'a> {
     dtype: DType,
 }
 
+/// What a launch writes.
+#[derive(Clone, Copy)]
+enum Results {
+    /// `[slices, outputs]`, of a piece of each output in each slice.
+    Partial { slices: usize },
+    /// The outputs, of which means are divided.
+    Final { divisor: f32 },
+}
+
 impl Reduction<'_> {
     /// The whole reduction.
-    fn run(
-        &self,
-        loops: &ReduceLoops,
-        input: &Window,
-        output: (&Window, DType),
-        divisor: f32,
-    ) -> BackendResult<()> {
+    fn run(&self, whole: &Numbers, output: (&Window, DType), divisor: f32) -> BackendResult<()> {
         let &Self { ctx, op, rule, dtype } = self;
-        let whole = Numbers { loops: loops.clone(), input: input.clone() };
         // An index counts from the first number on.
-        let stages = if rule.is_index() { vec![(whole, 0.0)] } else { parts(ctx, whole) };
+        let stages = if rule.is_index() { vec![(whole.clone(), 0.0)] } else { parts(ctx, whole.clone()) };
         let mut stages: Vec<_> = stages
             .into_iter()
             .map(|(part, seconds)| {
@@ -185,45 +189,24 @@ impl Reduction<'_> {
         if let [(plan, input, _)] = stages.as_slice()
             && slices == 1
         {
-            return self.finish(plan, input, output, divisor);
+            return self.launch(plan, input, output, Results::Final { divisor });
         }
         // The order of every sum is fixed by the shape and the alignment, so results are the same each time.
-        let (partial, outputs) = (rule.partial(dtype), loops.outputs);
+        let (partial, outputs) = (rule.partial(dtype), whole.loops.outputs);
         let scratch = ctx.scratch(op, slices * outputs * rule.partial_numbers() * partial.size())?;
         let partials = ctx.output(&scratch, partial);
         let (mut begun, mut rest) = (0, None);
         for (plan, input, seconds) in &mut stages {
             ctx.expect(*seconds);
             let (slices_here, strides) = (plan.slices(), plan.pack_outputs());
-            self.begin(plan, input, (&partials.advanced(begun * outputs), partial), slices_here)?;
+            let to = (&partials.advanced(begun * outputs), partial);
+            self.launch(plan, input, to, Results::Partial { slices: slices_here })?;
             begun += slices_here;
             rest = Some(ReducePlan::of_slices(plan, &strides, slices, partial, &partials, rule));
         }
         let Some(rest) = rest else { return Ok(()) };
         let of_partials = Reduction { dtype: partial, rule: rule.of_partials(), ..*self };
-        of_partials.finish(&rest, &partials, output, divisor)
-    }
-
-    /// One launch into the final output.
-    fn finish(
-        &self,
-        plan: &ReducePlan,
-        input: &Window,
-        output: (&Window, DType),
-        divisor: f32,
-    ) -> BackendResult<()> {
-        self.launch(plan, input, output, 1, divisor, true)
-    }
-
-    /// A launch into `[slices, outputs]` partial results.
-    fn begin(
-        &self,
-        plan: &ReducePlan,
-        input: &Window,
-        output: (&Window, DType),
-        slices: usize,
-    ) -> BackendResult<()> {
-        self.launch(plan, input, output, slices, 1.0, false)
+        of_partials.launch(&rest, &partials, output, Results::Final { divisor })
     }
 
     fn launch(
@@ -231,11 +214,13 @@ impl Reduction<'_> {
         plan: &ReducePlan,
         input: &Window,
         (output, to): (&Window, DType),
-        slices: usize,
-        divisor: f32,
-        last: bool,
+        results: Results,
     ) -> BackendResult<()> {
         let op = self.op;
+        let (slices, divisor, last) = match results {
+            Results::Partial { slices } => (slices, 1.0, false),
+            Results::Final { divisor } => (1, divisor, true),
+        };
         let row_groups = plan.row_groups();
         let params = Params {
             outputs: dim(op, "outputs", plan.outputs())?,

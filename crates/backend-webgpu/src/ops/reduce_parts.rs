@@ -2,7 +2,7 @@
 
 use backend_api::support::{Loop, ReduceLoops};
 
-use super::shared::long_work::{Divisible, middle};
+use super::shared::long_work::{Divisible, halves_of};
 use crate::device::DeviceProfile;
 use crate::recorder::Window;
 
@@ -15,11 +15,11 @@ pub(super) fn forget_unread(loops: &mut ReduceLoops) {
     loops.reduced.iter_mut().for_each(|(_, [x])| *x = 0);
 }
 
-/// Some outputs of a reduction, with the windows of the first one.
+/// Some outputs of a reduction, with the window of the first one.
 #[derive(Clone, Debug)]
 pub(super) struct Outputs {
-    pub(super) loops: ReduceLoops,
-    pub(super) input: Window,
+    /// What they are made of.
+    pub(super) numbers: Numbers,
     pub(super) output: Window,
     /// Whether results are indices, which count from the first element on.
     pub(super) is_index: bool,
@@ -29,52 +29,50 @@ impl Outputs {
     /// The elements from the first to the last result.
     pub(super) fn results(&self) -> usize {
         let reach = |&(extent, [_, y]): &Loop<2>| extent.saturating_sub(1) * y;
-        self.loops.kept.iter().map(reach).sum::<usize>() + 1
+        self.numbers.loops.kept.iter().map(reach).sum::<usize>() + 1
     }
 
     /// Whether the results of so many pieces of each output as can be bound one by one can be bound together.
     fn partials_fit(&self) -> bool {
         // A maximum and a sum of f32.
         const PARTIAL: usize = 8;
-        let most = self.input.max as usize;
-        let bytes = elements(&self.loops).saturating_mul(self.input.item.into());
-        let pieces = (2 * bytes.div_ceil(most.max(1))).min(self.loops.length);
-        self.loops.outputs.saturating_mul(pieces * PARTIAL) <= most
+        let most = self.numbers.input.max as usize;
+        let bytes = elements(&self.numbers.loops).saturating_mul(self.numbers.input.item.into());
+        let pieces = (2 * bytes.div_ceil(most.max(1))).min(self.numbers.loops.length);
+        self.numbers.loops.outputs.saturating_mul(pieces * PARTIAL) <= most
     }
 
     fn halves_along(&self, at: usize) -> Option<[Self; 2]> {
-        let (extent, [x, y]) = self.loops.kept[at];
-        let half = middle(extent)?;
-        let part = |first: usize, count: usize| {
-            let mut loops = self.loops.clone();
+        let (extent, [x, y]) = self.numbers.loops.kept[at];
+        halves_of(extent, |first, count| {
+            let mut loops = self.numbers.loops.clone();
             loops.kept[at].0 = count;
             loops.outputs = loops.outputs / extent * count;
-            let (input, output) = (self.input.advanced(first * x), self.output.advanced(first * y));
-            Self { loops, input, output, is_index: self.is_index }
-        };
-        Some([part(0, half), part(half, extent - half)])
+            let numbers = Numbers { loops, input: self.numbers.input.advanced(first * x) };
+            Self { numbers, output: self.output.advanced(first * y), is_index: self.is_index }
+        })
     }
 }
 
 impl Divisible for Outputs {
     fn seconds(&self, profile: &DeviceProfile) -> f64 {
-        seconds(&self.loops, profile)
+        self.numbers.seconds(profile)
     }
 
     fn halves(&self) -> Option<[Self; 2]> {
-        let kept = &self.loops.kept;
+        let kept = &self.numbers.loops.kept;
         self.halves_along((0..kept.len()).max_by_key(|&at| kept[at].0)?)
     }
 
     fn excess(&self) -> u64 {
-        self.input.excess(elements(&self.loops)) + self.output.excess(self.results())
+        self.numbers.excess() + self.output.excess(self.results())
     }
 
     /// Along the loop over outputs that reaches furthest. Once one number of each output can be bound together, and so
     /// can the results of pieces, the loops over what an output is made of come next if one of them reaches further in
     /// the input.
     fn smaller_halves(&self) -> Option<[Self; 2]> {
-        let ReduceLoops { kept, reduced, .. } = &self.loops;
+        let ReduceLoops { kept, reduced, .. } = &self.numbers.loops;
         let of_output = self.output.excess(self.results()) > 0;
         let reach = |at: usize| {
             let (extent, [x, y]) = kept[at];
@@ -83,12 +81,12 @@ impl Divisible for Outputs {
         let at = (0..kept.len()).max_by_key(|&at| reach(at))?;
         let further = reduced.iter().any(|&(extent, [x])| extent.saturating_sub(1) * x > reach(at));
         let of_one_number = (0..kept.len()).map(reach).sum::<usize>() + 1;
-        let fits = self.input.excess(of_one_number) == 0 && self.partials_fit();
+        let fits = self.numbers.input.excess(of_one_number) == 0 && self.partials_fit();
         if further && fits && !of_output && !self.is_index { None } else { self.halves_along(at) }
     }
 }
 
-/// Some of the elements that each output is made of, with the window of the first one.
+/// The elements that outputs are made of, or some of those of each, with the window of the first one.
 #[derive(Clone, Debug)]
 pub(super) struct Numbers {
     pub(super) loops: ReduceLoops,
@@ -103,20 +101,18 @@ impl Numbers {
 
     fn halves_along(&self, at: usize) -> Option<[Self; 2]> {
         let (extent, [x]) = self.loops.reduced[at];
-        let half = middle(extent)?;
-        let part = |first: usize, count: usize| {
+        halves_of(extent, |first, count| {
             let mut loops = self.loops.clone();
             loops.reduced[at].0 = count;
             loops.length = loops.length / extent * count;
             Self { loops, input: self.input.advanced(first * x) }
-        };
-        Some([part(0, half), part(half, extent - half)])
+        })
     }
 }
 
 impl Divisible for Numbers {
     fn seconds(&self, profile: &DeviceProfile) -> f64 {
-        seconds(&self.loops, profile)
+        self.loops.reads() * size_of::<f32>() as f64 / profile.bandwidth
     }
 
     fn halves(&self) -> Option<[Self; 2]> {
@@ -140,10 +136,6 @@ fn elements(loops: &ReduceLoops) -> usize {
     let kept = loops.kept.iter().map(|&(extent, [x, _])| extent.saturating_sub(1) * x);
     let reduced = loops.reduced.iter().map(|&(extent, [x])| extent.saturating_sub(1) * x);
     kept.chain(reduced).sum::<usize>() + 1
-}
-
-fn seconds(loops: &ReduceLoops, profile: &DeviceProfile) -> f64 {
-    loops.reads() * size_of::<f32>() as f64 / profile.bandwidth
 }
 
 #[cfg(test)]

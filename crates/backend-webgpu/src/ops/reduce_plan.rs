@@ -221,6 +221,7 @@ mod tests {
     use backend_api::desc::{ReduceDesc, TensorDesc};
 
     use super::*;
+    use crate::ops::plans::Shapes;
     use crate::ops::shared::bound_windows;
 
     /// How many elements the slices have, each computed as in shaders/reduce/reduce.wgsl, where nothing may
@@ -320,11 +321,8 @@ mod tests {
     fn every_element_is_read_once_for_its_output() {
         let backend = crate::WebGpuBackend::open().expect("a WebGPU adapter");
         let [mut window] = bound_windows::windows(backend.device().unwrap(), 1 << 14);
-        let mut state = 1u64;
-        let mut below = |n: usize| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as usize % n
-        };
+        let mut shapes = Shapes(1);
+        let mut below = |n: usize| shapes.below(n);
         let mut seen = std::collections::HashMap::new();
         for _ in 0..3000 {
             let extents: Vec<usize> = (0..=below(4)).map(|_| [1, 2, 3, 4, 8, 16][below(6)]).collect();

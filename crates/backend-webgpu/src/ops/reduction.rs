@@ -8,10 +8,10 @@ use crate::kernels::libs::{
     EXPONENTIALS, GRID, RULE_ARG, RULE_FLOAT, RULE_INTEGER, RULE_LOG_SUM_EXP, STATE_PAIRS, STATES_1,
     STATES_2, STATES_4, STATES_8, VEC_1, VEC_2, VEC_4, VEC_8,
 };
-use crate::kernels::{Constant as _, KernelSource, Lib, Variant, constants, kernel};
+use crate::kernels::{Constant as _, KernelSource, Lib, Variant, constants, kernel, numbered};
 
-constants! { struct FloatConstants { op: u32, map: u32, root: bool, one_loop: bool } }
-constants! { struct IntegerConstants { op: u32, map: u32, signed: bool, one_loop: bool } }
+constants! { struct FloatConstants { op: Combine, map: Map, root: bool, one_loop: bool } }
+constants! { struct IntegerConstants { op: Combine, map: Map, signed: bool, one_loop: bool } }
 constants! { struct ArgConstants { kind: u32, smallest: bool, pairs: bool, one_loop: bool } }
 constants! { struct SumConstants { pairs: bool, one_loop: bool } }
 
@@ -32,22 +32,14 @@ const fn with_rule(libs: &'static [Lib], constants: &'static [&'static str]) -> 
     }
 }
 
-/// What invocations do with two values, as shaders/lib/reduce.wgsl numbers it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Combine {
-    Sum = 0,
-    Prod = 1,
-    Max = 2,
-    Min = 3,
+numbered! {
+    /// What invocations do with two values, as shaders/lib/reduce.wgsl numbers it.
+    pub(super) enum Combine { Sum, Prod, Max, Min }
 }
 
-/// What is taken of each number, as shaders/lib/maps.wgsl numbers it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Map {
-    Number = 0,
-    Absolute = 1,
-    Square = 2,
-    IsSet = 3,
+numbered! {
+    /// What is taken of each number, as shaders/lib/maps.wgsl numbers it.
+    pub(super) enum Map { Number, Absolute, Square, IsSet }
 }
 
 /// What becomes of the elements of an output.
@@ -147,13 +139,13 @@ impl Rule {
     ) -> Variant {
         let types = [from, accumulator(from), to];
         match self {
-            Self::Number(combine, map, root) if from.is_float() => {
-                let (op, map, root) = (combine as u32, map as u32, root && last);
+            Self::Number(op, map, root) if from.is_float() => {
+                let root = root && last;
                 Variant::new(&FLOAT, types, FloatConstants { op, map, root, one_loop })
                     .with_libs(numbers(vec_width))
             }
-            Self::Number(combine, map, _) => {
-                let (op, map, signed) = (combine as u32, map as u32, from == DType::I32);
+            Self::Number(op, map, _) => {
+                let signed = from == DType::I32;
                 Variant::new(&INTEGER, types, IntegerConstants { op, map, signed, one_loop })
                     .with_libs(numbers(vec_width))
             }

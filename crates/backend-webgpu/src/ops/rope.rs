@@ -4,7 +4,7 @@ use backend_api::desc::{HeadLayout, RopeDesc, RopeStyle};
 use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType};
 
-use super::shared::long_work::{Divisible, in_parts, middle};
+use super::shared::long_work::{Divisible, halves_of, in_parts};
 use crate::device::DeviceProfile;
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::ops::op_context::{OpContext, dim, invocation_grid};
@@ -130,8 +130,7 @@ impl Part {
     fn halves_along(&self, axis: usize) -> Option<[Self; 2]> {
         let RopeDesc { batch, heads, seq, .. } = self.desc;
         let extent = [batch, heads, seq][axis];
-        let half = middle(extent)?;
-        let part = |first: usize, count: usize| {
+        halves_of(extent, |first, count| {
             let mut at = [0; 3];
             at[axis] = first;
             self.from(at, |desc| match axis {
@@ -139,8 +138,7 @@ impl Part {
                 1 => desc.heads = count,
                 _ => (desc.seq, desc.start) = (count, desc.start.saturating_add(first)),
             })
-        };
-        Some([part(0, half), part(half, extent - half)])
+        })
     }
 
     fn launch(&self, ctx: &OpContext, op: &'static str, [cos, sin]: [&Window; 2]) -> BackendResult<()> {

@@ -6,7 +6,7 @@ use backend_api::{BackendResult, DType};
 
 use super::rope::rope;
 use super::shared::iterations;
-use super::shared::long_work::{Divisible, in_parts, middle};
+use super::shared::long_work::{Divisible, halves_of, in_parts};
 use crate::device::DeviceProfile;
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
@@ -220,8 +220,7 @@ impl Divisible for Part {
     }
 
     fn halves(&self) -> Option<[Self; 2]> {
-        let first = middle(self.desc.rows)?;
-        Some([self.rows(0, first), self.rows(first, self.desc.rows - first)])
+        halves_of(self.desc.rows, |first, count| self.rows(first, count))
     }
 
     fn excess(&self) -> u64 {
@@ -230,11 +229,8 @@ impl Divisible for Part {
 
     /// By rows of the cache, where those are too many to be bound.
     fn smaller_halves(&self) -> Option<[Self; 2]> {
-        let rows = self.desc.cache_rows;
         let [_, of_cache] = self.excesses();
-        match middle(rows).filter(|_| of_cache > 0) {
-            Some(first) => Some([self.places(0, first), self.places(first, rows - first)]),
-            None => self.halves(),
-        }
+        let places = || halves_of(self.desc.cache_rows, |first, rows| self.places(first, rows));
+        (of_cache > 0).then(places).flatten().or_else(|| self.halves())
     }
 }

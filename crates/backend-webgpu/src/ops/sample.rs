@@ -7,7 +7,7 @@ use super::shared::iterations;
 use super::shared::long_work::{Run, in_parts};
 use super::top_k::{Sort, row_bytes, rows_at_a_time};
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
-use crate::ops::op_context::{OpContext, WORKGROUP, dim, invocation_grid, linear_grid};
+use crate::ops::op_context::{OpContext, WORKGROUP, dim, dims, invocation_grid, linear_grid};
 use crate::recorder::Window;
 
 static SAMPLE_LOGITS: KernelSource = kernel!(
@@ -155,11 +155,12 @@ impl Draw<'_> {
         Sort { ctx, op, rows, k: kept, largest: true }.run(&penalised, DType::F32, columns, &order)?;
 
         let tokens = self.tokens.advanced(first).truncated(rows);
+        let [count, row] = dims(op, "rows", [rows, first])?;
         let params = Params {
-            rows: dim(op, "rows", rows)?,
+            rows: count,
             columns: dim(op, "columns", columns)?,
             kept: dim(op, "k", kept)?,
-            row: dim(op, "rows", first)?,
+            row,
             x: penalised.offset,
             order: order.offset,
             y: tokens.offset,

@@ -4,7 +4,7 @@ use backend_api::desc::ScatterDesc;
 use backend_api::{BackendError, BackendResult, DType, ScatterOp};
 
 use super::shared::iterations;
-use super::shared::long_work::{Divisible, Run, in_parts, middle, require_end};
+use super::shared::long_work::{Divisible, Run, halves_of, in_parts, middle, require_end};
 use crate::device::DeviceProfile;
 use crate::kernels::libs::CONVERT_F16;
 use crate::kernels::{Function, KernelSource, Lib, Variant, constants, kernel, params};
@@ -347,13 +347,11 @@ impl Divisible for Part {
     /// By tables, then by rows of the table for the source, or by what is searched by.
     fn smaller_halves(&self) -> Option<[Self; 2]> {
         let ScatterDesc { outer, rows, .. } = self.desc;
-        if let Some(first) = middle(outer) {
-            return Some([self.tables(0, first), self.tables(first, outer - first)]);
-        }
         let [_, _, of_table] = self.excesses();
-        match middle(rows).filter(|_| self.by_source && of_table > 0) {
-            Some(first) => Some([self.rows(0, first), self.rows(first, rows - first)]),
-            None => self.halves(),
-        }
+        let by_rows = self.by_source && of_table > 0;
+        let rows = || halves_of(rows, |first, rows| self.rows(first, rows));
+        halves_of(outer, |first, outer| self.tables(first, outer))
+            .or_else(|| by_rows.then(rows).flatten())
+            .or_else(|| self.halves())
     }
 }

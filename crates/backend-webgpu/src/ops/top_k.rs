@@ -11,7 +11,7 @@ use super::shared::long_work::{Run, in_parts};
 use crate::kernels::libs::{SORT_FROM_ENTRIES, SORT_FROM_F16, SORT_FROM_F32, SORT_FROM_I32, SORT_FROM_U32};
 use crate::kernels::{KernelSource, Lib, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
-use crate::ops::op_context::{OpContext, dim, invocation_grid, linear_grid};
+use crate::ops::op_context::{OpContext, dim, dims, invocation_grid, linear_grid};
 use crate::recorder::Window;
 
 constants! { struct Constants { indices: bool } }
@@ -137,6 +137,15 @@ pub(super) fn row_bytes(columns: usize, k: usize) -> f64 {
 /// Memory for entries, of which one is read while the other is written.
 type Places = [Option<DeviceSlice>; 2];
 
+/// What a launch keeps: so many entries of each chunk or pair of runs, and of a row, or only their indices.
+#[derive(Clone, Copy)]
+struct Kept<'a> {
+    each: usize,
+    row: usize,
+    to: &'a Window,
+    indices: bool,
+}
+
 /// Rows that are sorted together.
 pub(super) struct Sort<'a> {
     pub(super) ctx: &'a OpContext,
@@ -162,12 +171,17 @@ impl Sort<'_> {
             let chunks = columns.div_ceil(CHUNK);
             let kept = self.k.min(CHUNK);
             if chunks == 1 {
-                return self.sort(&from, source, columns, [kept, kept], (indices, true));
+                return self.sort(
+                    &from,
+                    source,
+                    columns,
+                    Kept { each: kept, row: kept, to: indices, indices: true },
+                );
             }
             // All that the chunks before the last keep, and what the last one has.
             let row_kept = (chunks - 1) * kept + kept.min(columns - (chunks - 1) * CHUNK);
             let to = self.entries(row_kept, &mut places)?;
-            self.sort(&from, source, columns, [kept, row_kept], (&to, false))?;
+            self.sort(&from, source, columns, Kept { each: kept, row: row_kept, to: &to, indices: false })?;
             (from, source, columns) = (to, Source::Entries, row_kept);
             if kept > FEW {
                 break;
@@ -179,10 +193,15 @@ impl Sort<'_> {
             let pairs = columns.div_ceil(2 * run);
             let row_kept = (pairs - 1) * merged + merged.min(columns - (pairs - 1) * 2 * run);
             if pairs == 1 {
-                return self.merge(&from, columns, run, [merged, row_kept], (indices, true));
+                return self.merge(
+                    &from,
+                    columns,
+                    run,
+                    Kept { each: merged, row: row_kept, to: indices, indices: true },
+                );
             }
             let to = self.entries(row_kept, &mut places)?;
-            self.merge(&from, columns, run, [merged, row_kept], (&to, false))?;
+            self.merge(&from, columns, run, Kept { each: merged, row: row_kept, to: &to, indices: false })?;
             (from, run, columns) = (to, merged, row_kept);
         }
         Ok(())
@@ -199,49 +218,41 @@ impl Sort<'_> {
         Ok(self.ctx.output(&DeviceSlice { len: bytes, ..slice }, DType::U32))
     }
 
-    /// Sorts chunks, and keeps so many entries of each and of a row, or their indices.
-    fn sort(
-        &self,
-        from: &Window,
-        source: Source,
-        columns: usize,
-        [kept, row_kept]: [usize; 2],
-        (to, indices): (&Window, bool),
-    ) -> BackendResult<()> {
+    /// Sorts chunks, of each of which some is kept.
+    fn sort(&self, from: &Window, source: Source, columns: usize, kept: Kept<'_>) -> BackendResult<()> {
         let Self { ctx, op, rows, largest, .. } = *self;
-        let chunks = columns.div_ceil(CHUNK);
+        let Kept { each, row, to, indices } = kept;
+        let (chunks, size) = (columns.div_ceil(CHUNK), columns.min(CHUNK).next_power_of_two());
+        let grid = linear_grid(op, rows * chunks)?;
+        let [columns, chunks, size] = dims(op, "columns", [columns, chunks, size])?;
+        let [kept, row_kept] = dims(op, "k", [each, row])?;
         let params = SortParams {
             rows: dim(op, "rows", rows)?,
-            columns: dim(op, "columns", columns)?,
-            chunks: dim(op, "columns", chunks)?,
-            kept: dim(op, "k", kept)?,
-            row_kept: dim(op, "k", row_kept)?,
+            columns,
+            chunks,
+            kept,
+            row_kept,
             flip: if largest { u32::MAX } else { 0 },
-            size: dim(op, "columns", columns.min(CHUNK).next_power_of_two())?,
+            size,
             x: from.offset,
             y: to.offset,
         };
-        let grid = linear_grid(op, rows * chunks)?;
         ctx.launch(op, &sort_variant(source, indices), &[from], to, &params, grid)
     }
 
-    /// Merges runs of `run` entries two by two, and keeps so many of each pair and of a row, or their indices.
-    fn merge(
-        &self,
-        from: &Window,
-        columns: usize,
-        run: usize,
-        [merged, row_kept]: [usize; 2],
-        (to, indices): (&Window, bool),
-    ) -> BackendResult<()> {
+    /// Merges runs of `run` entries two by two, of each of which pairs some is kept.
+    fn merge(&self, from: &Window, columns: usize, run: usize, kept: Kept<'_>) -> BackendResult<()> {
         let Self { ctx, op, rows, .. } = *self;
-        let total = rows * row_kept;
+        let Kept { each, row, to, indices } = kept;
+        let total = rows * row;
+        let [columns, run] = dims(op, "columns", [columns, run])?;
+        let [merged, row_kept] = dims(op, "k", [each, row])?;
         let params = MergeParams {
             total: dim(op, "entries", total)?,
-            columns: dim(op, "columns", columns)?,
-            run: dim(op, "columns", run)?,
-            merged: dim(op, "k", merged)?,
-            row_kept: dim(op, "k", row_kept)?,
+            columns,
+            run,
+            merged,
+            row_kept,
             x: from.offset,
             y: to.offset,
         };

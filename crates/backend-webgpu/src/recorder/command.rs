@@ -93,12 +93,12 @@ mod tests {
     #[test]
     fn a_grid_is_no_larger_than_devices_launch() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
-        let call = backend.context("test").unwrap();
+        let device = backend.opened().unwrap().device();
         let variant = |name: &str| {
             let all = crate::ops::all_variants();
             all.into_iter().find(|variant| variant.kernel() == name).unwrap()
         };
-        let kernel = call.context.device.pipeline(&variant("memory/fill")).unwrap();
+        let kernel = device.pipeline(&variant("memory/fill")).unwrap();
         let command = |grid| Command::new("test", Arc::clone(&kernel), [], &[], grid);
         assert_eq!(command([1, 65_535, 65_535]).unwrap().grid, [1, 65_535, 65_535]);
         for grid in [[65_536, 1, 1], [1, 65_537, 1], [1, 1, u32::MAX]] {
@@ -114,10 +114,10 @@ mod tests {
     #[test]
     fn bindings_that_are_written_are_told_apart_by_their_buffers() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
-        let call = backend.context("test").unwrap();
+        let device = backend.opened().unwrap().device();
         let all = crate::ops::all_variants();
         let variant = all.iter().find(|variant| variant.kernel() == "tokens/rope_append").unwrap();
-        let kernel = call.context.device.pipeline(variant).unwrap();
+        let kernel = device.pipeline(variant).unwrap();
         let [read, x, y] =
             [(); 3].map(|()| Window::of_words(Block::of_test(backend.device().unwrap(), 16).piece(0, 16)));
         let command = |written: [&Window; 2]| {

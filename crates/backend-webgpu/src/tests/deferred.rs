@@ -44,8 +44,17 @@ impl Rig {
         (0..times).try_for_each(|_| self.backend.replay(self.graph))
     }
 
+    fn device(&self) -> &Context {
+        self.backend.opened().unwrap().device()
+    }
+
+    /// Keeps everybody from submitting what is deferred until it is dropped.
+    fn hold(&self) -> impl Drop {
+        self.device().submitter.hold_deferred()
+    }
+
     fn has_deferred(&self) -> bool {
-        self.backend.context("test").unwrap().device().submitter.has_deferred()
+        self.device().submitter.has_deferred()
     }
 }
 
@@ -84,8 +93,7 @@ fn kind<T>(result: BackendResult<T>) -> Result<(), ErrorKind> {
 fn a_replay_sees_what_memory_held_when_it_was_called() {
     let rig = Rig::new();
     let Rig { backend, x, y, graph } = &rig;
-    let call = backend.context("test").unwrap();
-    let held = call.device().submitter.hold_deferred();
+    let held = rig.hold();
     for value in 1..=3 {
         upload(backend, *x, value as f32);
         rig.replay(1).unwrap();
@@ -105,8 +113,7 @@ fn a_replay_sees_what_memory_held_when_it_was_called() {
 fn nobody_waits_longer_than_the_timeout_for_another_thread_that_submits() {
     let rig = Rig::new();
     rig.backend.set_timeout(TIMEOUT).unwrap();
-    let call = rig.backend.context("test").unwrap();
-    let held = call.device().submitter.hold_deferred();
+    let held = rig.hold();
     rig.replay(2).unwrap();
     let calls: [(&str, &dyn Fn() -> BackendResult<()>); 4] = [
         ("synchronize", &|| rig.backend.synchronize()),
@@ -129,8 +136,7 @@ fn nobody_waits_longer_than_the_timeout_for_another_thread_that_submits() {
 #[test]
 fn a_lost_device_is_told_while_replays_are_deferred() {
     let rig = Rig::new();
-    let call = rig.backend.context("test").unwrap();
-    let held = call.device().submitter.hold_deferred();
+    let held = rig.hold();
     rig.replay(3).unwrap();
     rig.backend.device().unwrap().destroy();
     assert_eq!(kind(read(&rig.backend, rig.y)), Err(ErrorKind::DeviceLost));
@@ -148,8 +154,7 @@ fn what_a_refused_replay_should_have_written_is_stale() {
     let graph = adds(backend, &[(*x, *y), (*x, lost)]);
     backend.synchronize().unwrap();
     backend.export_buffer(lost).unwrap().0.destroy();
-    let call = backend.context("test").unwrap();
-    let held = call.device().submitter.hold_deferred();
+    let held = rig.hold();
     backend.replay(graph).unwrap();
     rig.replay(1).unwrap();
     assert!(rig.has_deferred());
@@ -226,8 +231,7 @@ fn memory_that_a_deferred_read_uses_is_held() {
     let backend = &rig.backend;
     let ptr = filled(backend, 1.0);
     backend.synchronize().unwrap();
-    let call = backend.context("test").unwrap();
-    let held = call.device().submitter.hold_deferred();
+    let held = rig.hold();
     rig.replay(3).unwrap();
     let mut bytes = [0; 4];
     let mut begun = backend.copy_dtoh_async(&mut bytes, ptr);
@@ -247,14 +251,13 @@ fn memory_that_a_deferred_read_uses_is_held() {
 fn reads_that_run_out_of_time_do_not_pile_up() {
     let rig = Rig::new();
     let backend = &rig.backend;
-    let call = backend.context("test").unwrap();
-    let held = call.device().submitter.hold_deferred();
+    let held = rig.hold();
     rig.replay(3).unwrap();
     backend.set_timeout(Duration::from_millis(1)).unwrap();
     for _ in 0..100 {
         assert_eq!(kind(read(backend, rig.y)), Err(ErrorKind::Timeout));
     }
-    let in_flight = call.device().recorder.lock().in_flight();
+    let in_flight = rig.device().recorder.lock().in_flight();
     assert!(in_flight <= 40, "{in_flight} batches");
     drop(held);
     backend.set_timeout(Duration::from_secs(60)).unwrap();
@@ -265,20 +268,18 @@ fn reads_that_run_out_of_time_do_not_pile_up() {
 #[test]
 fn futures_that_are_dropped_do_not_pile_up() {
     let rig = Rig::new();
-    let backend = &rig.backend;
-    let call = backend.context("test").unwrap();
-    let held = call.device().submitter.hold_deferred();
+    let held = rig.hold();
     rig.replay(3).unwrap();
     let mut noop = task::Context::from_waker(task::Waker::noop());
     for _ in 0..100 {
         let mut bytes = [0; 4];
-        assert!(backend.copy_dtoh_async(&mut bytes, rig.y).as_mut().poll(&mut noop).is_pending());
-        assert!(backend.synchronize_async().as_mut().poll(&mut noop).is_pending());
+        assert!(rig.backend.copy_dtoh_async(&mut bytes, rig.y).as_mut().poll(&mut noop).is_pending());
+        assert!(rig.backend.synchronize_async().as_mut().poll(&mut noop).is_pending());
     }
-    let in_flight = call.device().recorder.lock().in_flight();
+    let in_flight = rig.device().recorder.lock().in_flight();
     assert!(in_flight <= 40, "{in_flight} batches");
     drop(held);
-    assert_eq!(read(backend, rig.y).unwrap(), [300.0; N]);
+    assert_eq!(read(&rig.backend, rig.y).unwrap(), [300.0; N]);
 }
 
 /// A kernel of the caller's may read what it also writes, and so may what it makes of it be stale.
@@ -297,13 +298,12 @@ fn what_a_kernel_makes_of_a_written_binding_is_as_stale() {
     let copies = [captured, replayed].map(|to| backend.capture_with(|recorded| copy(recorded, to)).unwrap());
     backend.synchronize().unwrap();
     backend.export_buffer(lost).unwrap().0.destroy();
-    let call = backend.context("test").unwrap();
-    let held = call.device().submitter.hold_deferred();
+    let held = rig.hold();
     // The first of three is begun by the call, and the second is the one that will be refused.
     rig.replay(1).unwrap();
     backend.replay(graph).unwrap();
     rig.replay(1).unwrap();
-    assert!(rig.has_deferred() && !call.device().gpu.health.has_late_errors());
+    assert!(rig.has_deferred() && !rig.device().gpu.health.has_late_errors());
     copy(backend, pending).unwrap();
     backend.replay(copies[0]).unwrap();
     drop(held);
@@ -325,7 +325,7 @@ fn an_uploads_buffer_keeps_no_device_open() {
     let rig = Rig::new();
     upload(&rig.backend, rig.x, 2.0);
     rig.backend.synchronize().unwrap();
-    let health = Arc::clone(&rig.backend.context("test").unwrap().device().gpu.health);
+    let health = Arc::clone(&rig.device().gpu.health);
     drop(rig);
     assert_eq!(Arc::strong_count(&health), 1);
 }

@@ -24,6 +24,21 @@ fn slots(element: DType, each: &[&'static str]) -> Vec<Slot> {
     slots
 }
 
+/// Changes of a normalisation of channels.
+macro_rules! changes_of_norm {
+    ($op:expr, $bytes:expr, $D:ty) => {{
+        let changes: Vec<Change<$D>> = vec![
+            ("of i32", dtype($op, "dtype", I32), |d| d.dtype = I32),
+            ("of u32", dtype($op, "dtype", U32), |d| d.dtype = U32),
+            ("twice the batch", too_small($op, "input", 20 * $bytes, 40 * $bytes), |d| d.batch = 2),
+            ("usize::MAX numbers in a channel", OVERFLOW, |d| d.spatial = usize::MAX),
+            ("2^40 channels of 2^40", OVERFLOW, |d| (d.channels, d.spatial) = (HUGE, HUGE)),
+            ("2^32 channels", TOO_SMALL, |d| (d.channels, d.spatial) = (1 << 32, 1)),
+        ];
+        changes
+    }};
+}
+
 fn group_norm(element: DType) -> Operation {
     let op = "group_norm";
     let bytes = element.size();
@@ -34,21 +49,16 @@ fn group_norm(element: DType) -> Operation {
         (desc.weight, desc.bias) = (Some(h[2]), Some(h[3]));
         desc
     };
-    let changes: Vec<Change<GroupNormDesc>> = vec![
-        ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
-        ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
+    let mut changes: Vec<Change<GroupNormDesc>> = vec![
         ("weights of u32", dtype(op, "weight_dtype", U32), |d| d.weight_dtype = U32),
         ("no groups", at_least(op, "groups", 1, 0), |d| d.groups = 0),
         ("three groups", multiple(op, "number of channels", 3, 4), |d| d.groups = 3),
         ("more groups than channels", multiple(op, "number of channels", 5, 4), |d| d.groups = 5),
-        ("twice the batch", too_small(op, "input", 20 * bytes, 40 * bytes), |d| d.batch = 2),
         ("more channels", too_small(op, "weight", 4 * bytes, 10 * bytes), |d| {
             (d.channels, d.spatial) = (10, 2);
         }),
-        ("usize::MAX numbers in a channel", OVERFLOW, |d| d.spatial = usize::MAX),
-        ("2^40 channels of 2^40", OVERFLOW, |d| (d.channels, d.spatial) = (HUGE, HUGE)),
-        ("2^32 channels", TOO_SMALL, |d| (d.channels, d.spatial) = (1 << 32, 1)),
     ];
+    changes.extend(changes_of_norm!(op, bytes, GroupNormDesc));
     Operation::of(op, slots, 1.0, good, |b, _, d| b.group_norm(d), changes).variant(element)
 }
 
@@ -68,16 +78,11 @@ fn batch_norm(element: DType) -> Operation {
         desc
     };
     let slots = slots(element, &["mean", "variance", "weight", "bias"]);
-    let changes: Vec<Change<BatchNormDesc>> = vec![
-        ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
-        ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
+    let mut changes: Vec<Change<BatchNormDesc>> = vec![
         ("statistics of i32", dtype(op, "weight_dtype", I32), |d| d.weight_dtype = I32),
-        ("twice the batch", too_small(op, "input", 20 * bytes, 40 * bytes), |d| d.batch = 2),
         ("more channels", too_small(op, "mean", 4 * bytes, 5 * bytes), |d| (d.channels, d.spatial) = (5, 4)),
-        ("usize::MAX numbers in a channel", OVERFLOW, |d| d.spatial = usize::MAX),
-        ("2^40 channels of 2^40", OVERFLOW, |d| (d.channels, d.spatial) = (HUGE, HUGE)),
-        ("2^32 channels", TOO_SMALL, |d| (d.channels, d.spatial) = (1 << 32, 1)),
     ];
+    changes.extend(changes_of_norm!(op, bytes, BatchNormDesc));
     Operation::of(op, slots, 1.0, good, |b, _, d| b.batch_norm(d), changes).variant(element)
 }
 

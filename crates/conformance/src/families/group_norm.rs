@@ -1,9 +1,9 @@
 //! `group_norm`: channels and groups of every size, with and without weight and bias, of either type, in
 //! place.
 
-use backend_api::DType;
 use backend_api::desc::{ChannelShape, GroupNormDesc};
 
+use super::channel_norm::ChannelNorm;
 use crate::case::Case;
 use crate::data::uniform;
 use crate::grid::pairwise;
@@ -29,55 +29,37 @@ pub(super) const SHAPES: [[usize; 4]; 12] = [
 
 #[derive(Clone, Copy, Debug)]
 struct Norm {
-    dtype: DType,
-    weight_dtype: DType,
+    norm: ChannelNorm,
     shape: [usize; 4],
-    eps: f64,
-    weight: bool,
-    bias: bool,
-    in_place: bool,
     /// Added to numbers in [−1, 1).
     offset: f64,
 }
 
 pub(super) fn cases() -> Vec<Case> {
-    let grid = pairwise(&[3, SHAPES.len(), 2, 2, 2, 2, 2], "group_norm");
-    grid.into_iter()
-        .map(|row| {
-            let norm = Norm {
-                dtype: [DType::F32, DType::F16, DType::F16][row[0]],
-                weight_dtype: [DType::F32, DType::F16, DType::F32][row[0]],
-                shape: SHAPES[row[1]],
-                eps: [1e-5, 0.1][row[2]],
-                weight: row[3] == 1,
-                bias: row[4] == 1,
-                in_place: row[5] == 1,
-                offset: [0.0, 30.0][row[6]],
-            };
-            norm.case()
-        })
-        .collect()
+    let [types, eps, weight, bias, place] = ChannelNorm::GRID;
+    let grid = pairwise(&[types, SHAPES.len(), eps, weight, bias, place, 2], "group_norm");
+    let norm = |row: Vec<usize>| Norm {
+        norm: ChannelNorm::drawn([row[0], row[2], row[3], row[4], row[5]]),
+        shape: SHAPES[row[1]],
+        offset: [0.0, 30.0][row[6]],
+    };
+    grid.into_iter().map(|row| norm(row).case()).collect()
 }
 
 impl Norm {
     fn case(self) -> Case {
-        let Self { dtype, weight_dtype, shape: [batch, channels, spatial, groups], eps, offset, .. } = self;
-        let (w, b) = (super::flag(self.weight, "w", ""), super::flag(self.bias, "b", ""));
-        let weights = super::flag(weight_dtype != dtype, "_weights_f32", "");
-        let place = super::flag(self.in_place, "in_place", "apart");
-        let name = format!(
-            "{dtype}_{batch}x{channels}x{spatial}_groups{groups}_eps{eps}_with{w}{b}_{place}_offset{offset}{weights}"
-        );
+        let Self { norm, shape: [batch, channels, spatial, groups], offset } = self;
+        let (dtype, vectors, weights) = (norm.dtype, norm.name(), norm.weights());
+        let name =
+            format!("{dtype}_{batch}x{channels}x{spatial}_groups{groups}_{vectors}_offset{offset}{weights}");
         Case::new("group_norm", name, move |rng| self.trial(rng))
     }
 
     fn trial(self, rng: &mut Rng) -> Trial {
-        let Self { dtype, weight_dtype, shape: [batch, channels, spatial, groups], eps, offset, .. } = self;
+        let Self { norm, shape: [batch, channels, spatial, groups], offset } = self;
+        let ChannelNorm { dtype, weight_dtype, eps, .. } = norm;
         let input = uniform(rng, dtype, batch * channels * spatial, offset - 1.0, offset + 1.0);
-        let mut vector = |on: bool| {
-            if on { uniform(rng, weight_dtype, channels, -2.0, 2.0) } else { Vec::new() }
-        };
-        let (weight, bias) = (vector(self.weight), vector(self.bias));
+        let [weight, bias] = norm.vectors(rng, channels);
         let each = channels / groups;
         let columns = each * spatial;
         let wants = input.chunks(columns.max(1)).enumerate().flat_map(|(row, input)| {
@@ -93,13 +75,13 @@ impl Norm {
         let mut trial = Trial::new();
         trial.input("weight", weight_dtype, &weight);
         trial.input("bias", weight_dtype, &bias);
-        trial.in_and_out(self.in_place, dtype, input, wants);
+        trial.in_and_out(norm.in_place, dtype, input, wants);
         trial.calling(move |backend, p| {
             let (input, output) = (p[2], p[p.len() - 1]);
             let mut desc =
                 GroupNormDesc::new(dtype, input, output, ChannelShape { batch, channels, spatial }, groups);
             (desc.eps, desc.weight_dtype) = (eps, weight_dtype);
-            (desc.weight, desc.bias) = (self.weight.then_some(p[0]), self.bias.then_some(p[1]));
+            (desc.weight, desc.bias) = (norm.weight.then_some(p[0]), norm.bias.then_some(p[1]));
             backend.group_norm(&desc)
         })
     }

@@ -9,6 +9,7 @@ mod batched_gemm;
 mod binary;
 mod binary_ext;
 mod capture;
+mod channel_norm;
 mod clamp;
 mod compare;
 mod conv;

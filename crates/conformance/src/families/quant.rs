@@ -37,7 +37,7 @@ const LARGEST_GROUP: usize = 1usize.rotate_right(1);
 const ROWS: [usize; 10] = [1, 2, 3, 4, 5, 8, 9, 16, 17, 33];
 const COLUMNS: [usize; 7] = [1, 2, 3, 7, 8, 33, 66];
 pub(super) const DTYPES: [[DType; 2]; 4] = [[F32, F32], [F16, F16], [F16, F32], [F32, F16]];
-pub(super) const ALPHAS: [f64; 2] = [1.0, -0.5];
+const ALPHAS: [f64; 2] = [1.0, -0.5];
 const EPS: f64 = 1e-5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +89,27 @@ const PLAIN: Product = Product {
     beyond: false,
 };
 
+impl Product {
+    /// An m×n product with what a row of a grid says of format, k, types, leading dimensions, alpha, bias, activation and
+    /// residual.
+    pub(super) fn drawn(format: usize, k: usize, [m, n]: [usize; 2], row: &[usize]) -> Self {
+        let (format, ks) = FORMATS[format];
+        Self {
+            format,
+            dtypes: DTYPES[row[0]],
+            m,
+            n,
+            k: ks[k],
+            ld_extra: [0, 1, 4][row[1]],
+            alpha: ALPHAS[row[2]],
+            bias: row[3] == 1,
+            activation: Activation::ALL[row[4]],
+            residual: [Residual::None, Residual::Apart, Residual::InPlace][row[5]],
+            ..PLAIN
+        }
+    }
+}
+
 pub(super) fn cases() -> Vec<Case> {
     [products(), quant_int8::products()].into_iter().flatten().chain(lookups()).chain(whole()).collect()
 }
@@ -100,16 +121,6 @@ pub(super) fn products() -> Vec<Case> {
         pairwise(&[FORMATS.len(), 4, ROWS.len(), COLUMNS.len(), 4, 3, 2, 2, activations, 3, 2, 3, 7], seed)
     });
     let products = grids.into_iter().flatten().map(|row| Product {
-        format: FORMATS[row[0]].0,
-        dtypes: DTYPES[row[4]],
-        m: ROWS[row[2]],
-        n: COLUMNS[row[3]],
-        k: FORMATS[row[0]].1[row[1]],
-        ld_extra: [0, 1, 4][row[5]],
-        alpha: ALPHAS[row[6]],
-        bias: row[7] == 1,
-        activation: Activation::ALL[row[8]],
-        residual: [Residual::None, Residual::Apart, Residual::InPlace][row[9]],
         // Halves of f16 may not be above 65504.
         data: if row[12] < Gate::ALL.len() {
             Data::Uniform
@@ -118,7 +129,7 @@ pub(super) fn products() -> Vec<Case> {
         },
         norm: row[11] == 0,
         gate: Gate::ALL.get(row[12]).copied(),
-        ..PLAIN
+        ..Product::drawn(row[0], row[1], [ROWS[row[2]], COLUMNS[row[3]]], &row[4..10])
     });
     let empty = [[0, 5, 256], [5, 0, 256], [5, 4, 0]].into_iter().flat_map(|[m, n, k]| {
         FORMATS.map(|(format, _)| Product {

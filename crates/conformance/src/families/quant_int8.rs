@@ -2,7 +2,7 @@
 
 use backend_api::{Activation, DType, Gate, MathMode};
 
-use super::quant::{ALPHAS, DTYPES, FORMATS, Product, Residual};
+use super::quant::{DTYPES, FORMATS, Product};
 use crate::case::Case;
 use crate::data::Data;
 use crate::float::round_to;
@@ -103,22 +103,12 @@ pub(super) fn products() -> Vec<Case> {
         // Halves of a product that is rounded to f16 would not be finite.
         let is_large = blocks == Blocks::Huge || (blocks == Blocks::Multiples && c_type == DType::F16);
         Product {
-            format: FORMATS[row[0]].0,
-            dtypes: DTYPES[row[5]],
-            m: rows[row[3]],
-            n: columns[row[4]],
-            k: FORMATS[row[0]].1[row[2]],
-            ld_extra: [0, 1, 4][row[6]],
-            alpha: ALPHAS[row[7]],
-            bias: row[8] == 1,
-            activation: Activation::ALL[row[9]],
-            residual: [Residual::None, Residual::Apart, Residual::InPlace][row[10]],
             data: if row[13] == 1 && row[12] >= Gate::ALL.len() { Data::Integers } else { Data::Uniform },
             norm: row[11] == 0 && is_finite,
             gate: Gate::ALL.get(row[12]).copied().filter(|_| is_finite && !is_large),
             math: MathMode::Int8,
             blocks,
-            beyond: false,
+            ..Product::drawn(row[0], row[2], [rows[row[3]], columns[row[4]]], &row[5..11])
         }
     };
     grid.into_iter().map(product).map(Product::case).collect()

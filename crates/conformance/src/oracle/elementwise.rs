@@ -27,9 +27,6 @@ pub(super) fn expect_clamp(
     memory: &Bytes,
 ) -> BackendResult<Expected> {
     let dtype = desc.output.dtype;
-    if !dtype.is_float() {
-        return Ok(Expected::exact(desc.output.ptr, dtype));
-    }
     let bounds = [desc.min, desc.max].map(|bound| convert(dtype, bound));
     let (_, loops) = desc.operands(op)?;
     Ok(Expected::of_each([desc.input, desc.output], &loops, memory, |x| {

@@ -241,11 +241,7 @@ pub(super) fn expect_unary(
     desc: &UnaryDesc<'_>,
     memory: &Bytes,
 ) -> BackendResult<Expected> {
-    let dtype = desc.output.dtype;
-    if !dtype.is_float() {
-        return Ok(Expected::exact(desc.output.ptr, dtype));
-    }
     let (_, loops) = desc.operands(op)?;
-    let want = |x| unary_with(desc.op, [desc.alpha, desc.beta], x, dtype);
+    let want = |x| unary_with(desc.op, [desc.alpha, desc.beta], x, desc.output.dtype);
     Ok(Expected::of_each([desc.input, desc.output], &loops, memory, want))
 }

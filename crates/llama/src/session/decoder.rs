@@ -1,6 +1,6 @@
 //! Steps of one token, captured once and replayed, whose tokens and positions stay on the device.
 
-use backend_api::desc::{BinaryDesc, CompareDesc, IndexShape, ScatterDesc, TensorDesc, WhereDesc};
+use backend_api::desc::{BinaryDesc, CompareDesc, IndexShape, Matrix, ScatterDesc, TensorDesc, WhereDesc};
 use backend_api::owned::{Buffer, Graph};
 use backend_api::{BackendResult, BinaryOp, CompareOp, ComputeBackend, DType, ReduceOp, ScatterOp};
 
@@ -9,7 +9,6 @@ use super::chooser::{Choice, Chooser, reduce_rows};
 use crate::activations::Activations;
 use crate::cache::{Decode, Placement};
 use crate::layer::Pass;
-use crate::linear::Rows;
 use crate::{Model, Result};
 
 /// Positions that share a graph: with one sequence, the new key is looked for among as many rows of the cache,
@@ -172,7 +171,7 @@ impl Decoder {
         self.hide(backend)?;
         model.forward(pass)?;
         let vocabulary = pass.config.vocabulary;
-        let logits = Rows::packed(&self.logits, DType::F32, vocabulary);
+        let logits = Matrix::new(self.logits.ptr(), DType::F32, vocabulary);
         model.logits(pass, slots, [&a.x, &self.normed], logits)?;
         let (shape, bytes) = ([slots, vocabulary], slots * DType::F32.size());
         match &self.chooser {

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use backend_api::DType;
-use backend_api::desc::{GatherDesc, IndexShape};
+use backend_api::desc::{GatherDesc, IndexShape, Matrix};
 use backend_api::owned::Buffer;
 
 use super::chooser::{check_finite, log_sums};
 use super::{Input, Session};
 use crate::Result;
 use crate::cache::{Placement, Run};
-use crate::linear::Rows;
 
 /// Logits that are on the device at a time.
 const MAX_LOGITS: usize = 1 << 24;
@@ -37,7 +36,7 @@ impl Session {
 
             let logits = Buffer::of(&backend, DType::F32, &[chunk.len(), vocabulary])?;
             let normed = Buffer::of(&backend, self.model.dtype(), &[chunk.len(), hidden])?;
-            let places = Rows::packed(&logits, DType::F32, vocabulary);
+            let places = Matrix::new(logits.ptr(), DType::F32, vocabulary);
             self.model.logits(&pass, chunk.len(), [&activations.x, &normed], places)?;
             self.model.cap(backend.as_ref(), chunk.len(), places)?;
 

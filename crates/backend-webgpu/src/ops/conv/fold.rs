@@ -8,13 +8,13 @@ use backend_api::{BackendResult, DType};
 use super::Job;
 use super::nchw_to_nhwc::{EIGHT, scratch_of_eights};
 use crate::kernels::{KernelSource, Variant, kernel, params};
-use crate::ops::op_context::{OpContext, WORKGROUP, dim, linear_grid};
+use crate::ops::op_context::{OpContext, WORKGROUP, dim, dims, linear_grid};
 
 // It is only there for tensor cores. Elsewhere, both outputs might lie in one buffer.
 static FOLD_PIXELS: KernelSource = KernelSource {
     cooperative: true,
     ..kernel!(
-        native "conv/fold_pixels", libs: [GRID, PACKED_EIGHT],
+        native "conv/fold_pixels", libs: [EIGHT_COPIES],
         types: ["T"], constants: [], params: Params,
         reads: ["input: T", "filter_values: T"], writes: ["folded_filters: vec4<u32>", "output: vec4<u32>"],
     )
@@ -92,24 +92,29 @@ pub(super) fn fold(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResul
     let (input, weights) = (scratch_of_eights(ctx, op, total)?, scratch_of_eights(ctx, op, total_filters)?);
     let [first_filters, workgroups_of_filters] =
         [total, total_filters].map(|total| total.div_ceil(WORKGROUP));
+    let grid = linear_grid(op, first_filters + workgroups_of_filters)?;
+    let [total, height, width, width_out, first_filters] =
+        dims(op, "pixels", [total, height, width, gather.source[1], first_filters])?;
+    let [total_filters, filter_height, filter_width, filter_width_out] =
+        dims(op, "filter", [total_filters, filter[0], filter[1], gather.filter[1]])?;
+    let [channels, channels_out] = dims(op, "channels", [channels, EIGHT / pixels])?;
     let params = Params {
-        total: dim(op, "pixels", total)?,
-        height: dim(op, "pixels", height)?,
-        width: dim(op, "pixels", width)?,
-        width_out: dim(op, "pixels", gather.source[1])?,
-        first_filters: dim(op, "pixels", first_filters)?,
-        total_filters: dim(op, "filter", total_filters)?,
-        filter_height: dim(op, "filter", filter[0])?,
-        filter_width: dim(op, "filter", filter[1])?,
-        filter_width_out: dim(op, "filter", gather.filter[1])?,
+        total,
+        height,
+        width,
+        width_out,
+        first_filters,
+        total_filters,
+        filter_height,
+        filter_width,
+        filter_width_out,
         shift: dim(op, "padding", shift)?,
-        channels: dim(op, "channels", channels)?,
-        channels_out: dim(op, "channels", EIGHT / pixels)?,
+        channels,
+        channels_out,
         interleaved: u32::from(layout == ImageLayout::Nhwc),
         input_offset: job.input.offset,
         filter_offset: job.filter.offset,
     };
-    let grid = linear_grid(op, first_filters + workgroups_of_filters)?;
     ctx.launch(op, &variant(), &[&job.input, &job.filter, &weights], &input, &params, grid)?;
     Ok(Some(Job { gather, input, filter: weights, ..job.clone() }))
 }

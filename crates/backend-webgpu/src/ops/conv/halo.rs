@@ -15,7 +15,7 @@ use super::self_test::check_numbers;
 use crate::device::h200;
 use crate::kernels::{KernelSource, Variant, kernel, native, params};
 use crate::ops::has_room;
-use crate::ops::op_context::{OpContext, dim, invocation_grid, linear_grid};
+use crate::ops::op_context::{OpContext, dim, dims, invocation_grid, linear_grid};
 use crate::ops::shared::self_test::OP;
 use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP};
 use crate::ops::shared::tile::StepTime;
@@ -199,27 +199,33 @@ impl HaloTile {
             Division::Blocks => [pitch, FRAGMENT, rows, width.div_ceil(FRAGMENT)],
         };
         let tiles_f = gather.filters.div_ceil(self.filters);
+        let tiles = checked_product(op, "tiles", &[tiles_p, tiles_f])?;
+        let (per_pitch, per_image) = (inverse(pitch), inverse(height + 1));
+        let [height, width, pitch, cells, fragment_step] =
+            dims(op, "pixels", [height, width, pitch, cells, fragment_step])?;
+        let [tile_columns, tile_rows, tiles_across, tiles_f, tiles] =
+            dims(op, "tiles", [tile_columns, tile_rows, tiles_across, tiles_f, tiles])?;
         Ok(Params {
             images: dim(op, "images", gather.batch)?,
             channels: dim(op, "channels", gather.channels)?,
             filters: dim(op, "filters", gather.filters)?,
-            height: dim(op, "pixels", height)?,
-            width: dim(op, "pixels", width)?,
-            pitch: dim(op, "pixels", pitch)?,
-            cells: dim(op, "pixels", cells)?,
-            fragment_step: dim(op, "pixels", fragment_step)?,
-            tile_columns: dim(op, "tiles", tile_columns)?,
-            tile_rows: dim(op, "tiles", tile_rows)?,
-            tiles_across: dim(op, "tiles", tiles_across)?,
-            tiles_f: dim(op, "tiles", tiles_f)?,
-            tiles: dim(op, "tiles", checked_product(op, "tiles", &[tiles_p, tiles_f])?)?,
+            height,
+            width,
+            pitch,
+            cells,
+            fragment_step,
+            tile_columns,
+            tile_rows,
+            tiles_across,
+            tiles_f,
+            tiles,
             biased: u32::from(job.biased),
             input_offset: job.input.offset,
             weights_offset: job.filter.offset,
             bias_offset: job.bias.offset,
             output_offset: job.output.offset,
-            per_pitch: inverse(pitch),
-            per_image: inverse(height + 1),
+            per_pitch,
+            per_image,
         })
     }
 

@@ -3,7 +3,7 @@
 use backend_api::Activation;
 
 use crate::kernels::{Constant as _, Target, Values, constants};
-use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP, declare_sums};
+use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP, declare_sums, elements_of_row};
 use crate::ops::shared::text::{lines, pairs};
 
 constants! {
@@ -51,12 +51,7 @@ pub(super) fn multiply(values: &Values, _: Target) -> String {
              let high_{j} = bias_high(lane, first + {j}u * FRAGMENT, low_{j});"
         )
     });
-    let declare = each(&|j| format!("var v_{j}: Elements;"));
-    let case = |i| {
-        let elements = (0..across).map(|j| format!("v_{j} = elements(sum_{i}_{j});"));
-        format!("case {i}u: {{ {} }}", elements.collect::<Vec<_>>().join(" "))
-    };
-    let cases = lines((0..down).map(case));
+    let elements = elements_of_row([down, across]);
     let results = each(&|j| format!("let r_{j} = results(lane, v_{j}, low_{j}, high_{j});"));
     let write = each(&|j| format!("write_out(row, {j}u, r_{j});"));
     format!(
@@ -79,10 +74,7 @@ let line = part_cells + r * params.pitch * STRIDE;
 }}
 let first = tile.filter_index + part.y * PART_F;
 {biases}for (var i = 0u; i < {down}u; i++) {{
-{declare}switch i {{
-{cases}default: {{}}
-}}
-let row = row_of(tile, part, lane, i);
+{elements}let row = row_of(tile, part, lane, i);
 {results}{write}}}
 }}
 ",

@@ -6,14 +6,14 @@ use backend_api::{BackendResult, DType};
 
 use super::Job;
 use crate::kernels::{KernelSource, Variant, kernel, params};
-use crate::ops::op_context::{OpContext, WORKGROUP, dim, linear_grid};
+use crate::ops::op_context::{OpContext, WORKGROUP, dim, dims, linear_grid};
 use crate::recorder::Window;
 
 // It is only there for tensor cores. Elsewhere, both outputs might lie in one buffer.
 static NCHW_TO_NHWC: KernelSource = KernelSource {
     cooperative: true,
     ..kernel!(
-        native "conv/nchw_to_nhwc", libs: [GRID, PACKED_EIGHT],
+        native "conv/nchw_to_nhwc", libs: [EIGHT_COPIES],
         types: ["T"], constants: [], params: Params,
         reads: ["input: T", "filter_values: T"], writes: ["repacked: vec4<u32>", "output: vec4<u32>"],
     )
@@ -84,22 +84,27 @@ pub(super) fn copy(
     let [first_filters, workgroups_of_filters] =
         [total, total_filters].map(|total| total.div_ceil(WORKGROUP));
     let [block_pixels, block_eights] = block(pixels, groups.saturating_mul(channels / EIGHT));
+    let grid = linear_grid(op, first_filters + workgroups_of_filters)?;
+    let [total, pixels, block_pixels, first_filters] =
+        dims(op, "pixels", [total, pixels, block_pixels, first_filters])?;
+    let [block_eights, channels, channels_out] =
+        dims(op, "channels", [block_eights, job.gather.channels, channels])?;
+    let [total_filters, places] = dims(op, "filter", [total_filters, places])?;
     let params = Params {
-        total: dim(op, "pixels", total)?,
-        pixels: dim(op, "pixels", pixels)?,
-        block_pixels: dim(op, "pixels", block_pixels)?,
-        block_eights: dim(op, "channels", block_eights)?,
+        total,
+        pixels,
+        block_pixels,
+        block_eights,
         groups: dim(op, "groups", groups)?,
-        channels: dim(op, "channels", job.gather.channels)?,
-        channels_out: dim(op, "channels", channels)?,
+        channels,
+        channels_out,
         interleaved: u32::from(layout == ImageLayout::Nhwc),
         input_offset: job.input.offset,
-        first_filters: dim(op, "pixels", first_filters)?,
-        total_filters: dim(op, "filter", total_filters)?,
-        places: dim(op, "filter", places)?,
+        first_filters,
+        total_filters,
+        places,
         filter_offset: job.filter.offset,
     };
-    let grid = linear_grid(op, first_filters + workgroups_of_filters)?;
     let windows = [&job.input, &job.filter, repacked.as_ref().unwrap_or(&copy)];
     ctx.launch(op, &variant(), &windows, &copy, &params, grid)?;
     Ok((copy, repacked))

@@ -8,7 +8,7 @@ use backend_api::support::ConvGather;
 
 use super::Job;
 use crate::device::DeviceProfile;
-use crate::ops::shared::long_work::{Divisible, middle};
+use crate::ops::shared::long_work::{Divisible, halves_of};
 use crate::recorder::Window;
 
 impl Divisible for Job {
@@ -21,23 +21,15 @@ impl Divisible for Job {
     /// or rows.
     fn halves(&self) -> Option<[Self; 2]> {
         let &ConvGather { batch, groups, filters, result, layout, .. } = &self.gather;
-        let images = |first, count| self.images(first, count);
-        let by_groups = |first, count| self.groups(first, count);
-        let by_filters = |first, count| self.filters(first, count);
-        let rows = |first, count| self.rows(first, count);
-        let both = |total: usize, part: &dyn Fn(usize, usize) -> Self| {
-            let first = middle(total)?;
-            Some([part(0, first), part(first, total - first)])
-        };
         if batch > 1 {
-            both(batch, &images)
+            halves_of(batch, |first, count| self.images(first, count))
         } else if layout != ImageLayout::Nhwc && groups > 1 {
-            both(groups, &by_groups)
+            halves_of(groups, |first, count| self.groups(first, count))
         } else if layout != ImageLayout::Nhwc && filters > 1 {
             // Filters of a transposed convolution are stored the other way round.
-            if self.transposed { None } else { both(filters, &by_filters) }
+            if self.transposed { None } else { halves_of(filters, |first, count| self.filters(first, count)) }
         } else {
-            both(result[0], &rows)
+            halves_of(result[0], |first, count| self.rows(first, count))
         }
     }
 

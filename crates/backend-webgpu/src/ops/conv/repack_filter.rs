@@ -6,7 +6,7 @@ use backend_api::{BackendResult, DType};
 
 use super::Job;
 use crate::kernels::{KernelSource, Variant, kernel, params};
-use crate::ops::op_context::{OpContext, dim, invocation_grid};
+use crate::ops::op_context::{OpContext, dim, dims, invocation_grid};
 use crate::recorder::Window;
 
 static REPACK_FILTER: KernelSource = kernel!(
@@ -69,19 +69,21 @@ pub(super) fn copy(
     let total = checked_product(op, "scratch", &[gather.groups, gather.filters, channels, places])?;
     let bytes = checked_product(op, "scratch", &[total, job.dtype.size()])?;
     let copy = ctx.output(&ctx.scratch(op, bytes.next_multiple_of(16))?, job.dtype);
+    let grid = invocation_grid(op, total)?;
+    let [total, places] = dims(op, "filter", [total, places])?;
+    let [channels, channels_out] = dims(op, "channels", [gather.channels, channels])?;
     let params = Params {
-        total: dim(op, "filter", total)?,
+        total,
         filters: dim(op, "filters", gather.filters)?,
-        channels: dim(op, "channels", gather.channels)?,
-        channels_out: dim(op, "channels", channels)?,
-        places: dim(op, "filter", places)?,
+        channels,
+        channels_out,
+        places,
         interleaved: u32::from(gather.layout == ImageLayout::Nhwc),
         interleave: u32::from(interleave),
         transposed: u32::from(job.transposed),
         filter_offset: job.filter.offset,
         output_offset: copy.offset,
     };
-    let grid = invocation_grid(op, total)?;
     ctx.launch(op, &Variant::new(&REPACK_FILTER, [job.dtype], []), &[&job.filter], &copy, &params, grid)?;
     Ok(copy)
 }

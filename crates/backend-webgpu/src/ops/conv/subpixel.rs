@@ -12,7 +12,7 @@ use backend_api::{BackendResult, DType};
 use super::Job;
 use super::ranges::scratch;
 use crate::kernels::{KernelSource, Variant, kernel, params};
-use crate::ops::op_context::{OpContext, dim, invocation_grid};
+use crate::ops::op_context::{OpContext, dim, dims, invocation_grid};
 use crate::recorder::{PART_ALIGNMENT, VECTOR_BYTES, Window};
 
 static SUBPIXEL_FILTERS: KernelSource = kernel!(
@@ -154,55 +154,54 @@ fn copy(
 ) -> BackendResult<Window> {
     let source = if repeat { &job.bias } else { &job.filter };
     let copy = scratch(ctx, op, job.dtype, total)?;
-    let [phases_y, phases_x] = phases(&job.gather);
+    let grid = invocation_grid(op, total)?;
+    let [phases_y, phases_x] = dims(op, "stride", phases(&job.gather))?;
+    let [height, width] = dims(op, "filter", job.gather.filter)?;
+    let [height_out, width_out] = dims(op, "filter", gather.filter)?;
     let params = Params {
         total: dim(op, "filter", total)?,
         filters: dim(op, "filters", job.gather.filters)?,
         channels: dim(op, "channels", gather.channels)?,
-        phases_y: dim(op, "stride", phases_y)?,
-        phases_x: dim(op, "stride", phases_x)?,
-        height: dim(op, "filter", job.gather.filter[0])?,
-        width: dim(op, "filter", job.gather.filter[1])?,
-        height_out: dim(op, "filter", gather.filter[0])?,
-        width_out: dim(op, "filter", gather.filter[1])?,
+        phases_y,
+        phases_x,
+        height,
+        width,
+        height_out,
+        width_out,
         interleaved: u32::from(gather.layout == ImageLayout::Nhwc),
         repeat: u32::from(repeat),
         filter_offset: source.offset,
     };
-    let grid = invocation_grid(op, total)?;
     ctx.launch(op, &Variant::new(&SUBPIXEL_FILTERS, [job.dtype], []), &[source], &copy, &params, grid)?;
     Ok(copy)
 }
 
 /// Puts the results of `made` to where those of `job` are wanted.
 pub(super) fn depth_to_space(ctx: &OpContext, op: &'static str, job: &Job, made: &Job) -> BackendResult<()> {
-    let ConvGather { batch, groups, filters, result: [height, width], axes, layout, .. } = job.gather;
+    let ConvGather { batch, groups, filters, result, axes, layout, .. } = job.gather;
     let channels = checked_product(op, "channels", &[groups, filters])?;
-    let total = checked_product(op, "output", &[batch, channels, height, width])?;
-    let [phases_y, phases_x] = phases(&job.gather);
+    let total = checked_product(op, "output", &[batch, channels, result[0], result[1]])?;
+    let grid = invocation_grid(op, total)?;
+    let [height, width] = dims(op, "output", result)?;
+    let [height_in, width_in] = dims(op, "output", made.gather.result)?;
+    let [phases_y, phases_x] = dims(op, "stride", phases(&job.gather))?;
     // Where there is one phase, the padding is part of the convolution.
-    let begin = |axis: usize| if axes[axis].stride > 1 { axes[axis].before } else { 0 };
+    let begins = axes.map(|axis| if axis.stride > 1 { axis.before } else { 0 });
+    let [before_y, before_x] = dims(op, "padding", begins)?;
     let params = DepthToSpaceParams {
         total: dim(op, "output", total)?,
         channels: dim(op, "channels", channels)?,
-        height: dim(op, "output", height)?,
-        width: dim(op, "output", width)?,
-        phases_y: dim(op, "stride", phases_y)?,
-        phases_x: dim(op, "stride", phases_x)?,
-        height_in: dim(op, "output", made.gather.result[0])?,
-        width_in: dim(op, "output", made.gather.result[1])?,
-        before_y: dim(op, "padding", begin(0))?,
-        before_x: dim(op, "padding", begin(1))?,
+        height,
+        width,
+        phases_y,
+        phases_x,
+        height_in,
+        width_in,
+        before_y,
+        before_x,
         interleaved: u32::from(layout == ImageLayout::Nhwc),
         output_offset: job.output.offset,
     };
-    let grid = invocation_grid(op, total)?;
-    ctx.launch(
-        op,
-        &Variant::new(&DEPTH_TO_SPACE, [job.dtype], []),
-        &[&made.output],
-        &job.output,
-        &params,
-        grid,
-    )
+    let variant = Variant::new(&DEPTH_TO_SPACE, [job.dtype], []);
+    ctx.launch(op, &variant, &[&made.output], &job.output, &params, grid)
 }

@@ -13,7 +13,7 @@ use super::MAX_BYTES;
 pub(in crate::ops) struct Shapes(pub(in crate::ops) u64);
 
 impl Shapes {
-    pub(super) fn below(&mut self, n: usize) -> usize {
+    pub(in crate::ops) fn below(&mut self, n: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % n
     }
@@ -109,16 +109,9 @@ impl Shapes {
     }
 
     pub(super) fn quant_matmul(&mut self, [a, b, c, other]: [u64; 4]) -> QuantMatmulDesc {
-        let formats = [
-            QuantFormat::Q8_0,
-            QuantFormat::Q4_0,
-            QuantFormat::Mxfp4,
-            QuantFormat::Q4_K,
-            QuantFormat::Q5_K,
-            QuantFormat::Q6_K,
-            QuantFormat::U4 { group: 32, zero_points: false },
-            QuantFormat::U4 { group: 128, zero_points: true },
-        ];
+        let u4 =
+            [(32, false), (128, true)].map(|(group, zero_points)| QuantFormat::U4 { group, zero_points });
+        let formats: Vec<_> = QuantFormat::GGUF.into_iter().chain(u4).collect();
         loop {
             let format = self.pick(&formats);
             let (m, n, k) = (self.extent(2048), self.extent(1 << 14), 256 * self.extent(64));

@@ -6,9 +6,9 @@ use backend_api::quant::{QuantFormat, QuantLayout};
 use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType};
 
-use super::formats::{KINDS, fits_half, has_half_scales, weight_libs};
+use super::formats::{fits_half, has_half_scales, kinds, weight_libs};
 use super::gather::Part;
-use super::planes::{PlaneParams, Planes, Stored, require_known};
+use super::planes::{PlaneParams, Planes, Stored, require_types};
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, invocation_grid};
@@ -40,7 +40,7 @@ params! {
 const MAX_WRITTEN: usize = 512 << 20;
 
 pub(super) fn variants() -> Vec<Variant> {
-    KINDS.into_iter().filter(|&format| fits_half(format)).map(variant).collect()
+    kinds().filter(|&format| fits_half(format)).map(variant).collect()
 }
 
 fn variant(format: QuantFormat) -> Variant {
@@ -54,9 +54,8 @@ pub(crate) fn dequantize(ctx: &OpContext, op: &'static str, desc: &DequantizeDes
     let layout = desc.input.layout(op)?;
     let [input, output] = ctx.resolve(op, &operands)?;
     let Some(output) = output else { return Ok(()) };
-    require_known(op, desc.input.format)?;
     let dtype = desc.output.dtype;
-    ctx.require_dtype(op, dtype)?;
+    require_types(ctx, op, desc.input.format, [dtype])?;
     let ld = desc.output.ld;
     let stored = Stored { layout: &layout, slice: input.as_ref() };
     write_rows(ctx, op, stored, (0, layout.rows), (dtype, &output, ld))

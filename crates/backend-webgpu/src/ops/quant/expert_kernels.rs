@@ -3,7 +3,7 @@
 use backend_api::quant::QuantFormat;
 use backend_api::{DType, Gate};
 
-use super::formats::{KINDS, product_libs};
+use super::formats::{kinds, product_libs};
 use super::kernel::DECODE_LANES;
 use super::operands::ProductParams;
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
@@ -22,7 +22,7 @@ static EXPERT_DECODE: KernelSource = kernel!(
 static EXPERT_DECODE_SUBGROUP: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
-        native "quant/expert_decode_subgroup", libs: [GRID, GATE, QUANT_PLANES, QUANT_EXPERT_SUMS],
+        native "quant/expert_decode_subgroup", libs: [SUBGROUP_TILES, GATE, QUANT_PLANES, QUANT_EXPERT_SUMS],
         types: ["TA", "TC"], constants: SubgroupConstants, params: Params,
         reads: ["quants", "high", "scales", "extra", "a: AV", "indices: u32", "factors: f32"], writes: ["c: TC"],
     )
@@ -181,7 +181,7 @@ pub(super) fn variants() -> Vec<Variant> {
     let subgroups = SUBGROUPS.map(Kernel::DecodeSubgroup);
     let mut variants = Vec::new();
     for kernel in subgroups.into_iter().chain([Kernel::Decode, Kernel::Tiled]) {
-        for format in KINDS {
+        for format in kinds() {
             for vectors in [false, true] {
                 let turn = variants.len();
                 let gate = [None, Some(Gate::ALL[turn / 4 % Gate::ALL.len()])][(turn + turn / 2) % 2];

@@ -10,7 +10,7 @@ use super::expert_kernels::{
 };
 use super::kernel_override::KernelOverride;
 use super::operands::ProductParams;
-use super::planes::{Planes, Stored, require_known};
+use super::planes::{Planes, Stored, require_types};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::iterations;
 use crate::ops::shared::long_work::{Run, in_parts};
@@ -61,9 +61,7 @@ pub(crate) fn expert_matmul(ctx: &OpContext, op: &'static str, desc: &ExpertMatm
     let operands = desc.operands(op)?;
     let [a, b, indices, bias, weights, c] = ctx.resolve(op, &operands)?;
     let Some(c) = c else { return Ok(()) };
-    require_known(op, desc.b.format)?;
-    ctx.require_dtype(op, desc.a.dtype)?;
-    ctx.require_dtype(op, desc.c.dtype)?;
+    require_types(ctx, op, desc.b.format, [desc.a.dtype, desc.c.dtype])?;
     let layout = desc.b.layout(op)?;
     let mut desc = *desc;
     if desc.k() == 0 {

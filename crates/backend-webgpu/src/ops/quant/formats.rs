@@ -36,16 +36,11 @@ macro_rules! with_format {
 }
 
 /// A format of each kind that has files of its own.
-pub(super) const KINDS: [QuantFormat; 8] = [
-    QuantFormat::Q8_0,
-    QuantFormat::Q4_0,
-    QuantFormat::Mxfp4,
-    QuantFormat::Q4_K,
-    QuantFormat::Q5_K,
-    QuantFormat::Q6_K,
-    QuantFormat::U4 { group: 32, zero_points: false },
-    QuantFormat::U4 { group: 32, zero_points: true },
-];
+pub(super) fn kinds() -> impl Iterator<Item = QuantFormat> {
+    QuantFormat::GGUF
+        .into_iter()
+        .chain([false, true].map(|zero_points| QuantFormat::U4 { group: 32, zero_points }))
+}
 
 /// What reads the weights and, by vectors or number by number, writes them.
 pub(super) const fn format_libs(format: QuantFormat, vectors: bool) -> &'static [Lib] {

@@ -5,8 +5,8 @@ use backend_api::quant::{QuantFormat, QuantLayout};
 use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType};
 
-use super::formats::{KINDS, format_libs};
-use super::planes::{PlaneParams, Planes, Stored, require_known};
+use super::formats::{format_libs, kinds};
+use super::planes::{PlaneParams, Planes, Stored, require_types};
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::ops::op_context::{OpContext, dim, invocation_grid};
 use crate::ops::shared::long_work::{Run, in_parts};
@@ -47,7 +47,7 @@ pub(super) fn variants() -> Vec<Variant> {
             writers.concat()
         })
     };
-    KINDS.map(of).concat().concat()
+    kinds().flat_map(of).flatten().collect()
 }
 
 fn variant(format: QuantFormat, dtype: DType, indexed: bool, vectors: bool) -> Variant {
@@ -60,8 +60,7 @@ pub(crate) fn quant_gather(ctx: &OpContext, op: &'static str, desc: &QuantGather
     let layout = desc.table.layout(op)?;
     let [table, indices, output] = ctx.resolve(op, &operands)?;
     let (Some(indices), Some(output)) = (indices, output) else { return Ok(()) };
-    require_known(op, desc.table.format)?;
-    ctx.require_dtype(op, desc.dtype)?;
+    require_types(ctx, op, desc.table.format, [desc.dtype])?;
     let columns = layout.columns;
     let row = columns * desc.dtype.size();
     let run = Run::of_bytes(desc.count, 2.0 * row as f64);

@@ -4,13 +4,14 @@ use backend_api::desc::QuantMatmulDesc;
 use backend_api::quant::{QuantFormat, UNIT};
 use backend_api::{Activation, DType, Gate};
 
-use super::formats::{KINDS, int8_libs, product_libs};
+use super::formats::{int8_libs, kinds, product_libs};
 use super::int8;
 use super::kernel_override::KernelOverride;
 use super::operands::Params;
 use super::skinny_cooperative::Tile;
 use crate::kernels::libs::{
-    GRID, QUANT_LANES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS_INT8, WORKGROUP_TILES,
+    QUANT_LANES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS_INT8, SUBGROUP_TILES,
+    WORKGROUP_TILES,
 };
 use crate::kernels::{KernelSource, Variant, constants, kernel};
 use crate::ops::op_context::OpContext;
@@ -29,7 +30,7 @@ const DECODE_ROWWISE: KernelSource = kernel!(
 const DECODE_SHARED: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
-        native "quant/decode_subgroup", libs: [GRID, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS],
+        native "quant/decode_subgroup", libs: [SUBGROUP_TILES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS],
         types: ["TA", "TC"], constants: SubgroupConstants, params: Params,
         reads: ["quants", "high", "scales", "extra", "a: AV", "bias: TC", "residual"], writes: ["c: TC"],
     )
@@ -44,7 +45,7 @@ static DECODE_INT8: KernelSource = KernelSource {
     ..DECODE_ROWWISE
 };
 static DECODE_SUBGROUP_INT8: KernelSource = KernelSource {
-    libs: &[GRID, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS_INT8],
+    libs: &[SUBGROUP_TILES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS_INT8],
     ..DECODE_SHARED
 };
 
@@ -258,7 +259,7 @@ pub(super) fn variants() -> Vec<Variant> {
         rows.map(Kernel::Decode).into_iter().chain(subgroups)
     };
     for kernel in decoding(false).chain([Kernel::Tiled]).chain(decoding(true)) {
-        for (format, vectors) in KINDS.into_iter().flat_map(|format| [(format, false), (format, true)]) {
+        for (format, vectors) in kinds().flat_map(|format| [(format, false), (format, true)]) {
             if kernel.is_int8() && !vectors {
                 continue;
             }

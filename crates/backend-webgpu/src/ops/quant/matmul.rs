@@ -8,7 +8,7 @@ use super::dense::{self, has_room_for_residual, prepare_residual};
 use super::kernel::{Kernel, Signature, TILE};
 use super::kernel_override::KernelOverride;
 use super::operands::{Operands, Params, Slices};
-use super::planes::{Planes, Stored, require_known};
+use super::planes::{Planes, Stored, require_types};
 use super::skinny_cooperative::Tile;
 use super::{int8, stages};
 use crate::kernels::Variant;
@@ -22,9 +22,7 @@ pub(crate) fn quant_matmul(ctx: &OpContext, op: &'static str, desc: &QuantMatmul
     let operands = desc.operands(op)?;
     let [a, b, c, bias, residual, norm] = ctx.resolve(op, &operands)?;
     let Some(c) = c else { return Ok(()) };
-    require_known(op, desc.b.format)?;
-    ctx.require_dtype(op, desc.a.dtype)?;
-    ctx.require_dtype(op, desc.c.dtype)?;
+    require_types(ctx, op, desc.b.format, [desc.a.dtype, desc.c.dtype])?;
     let [a, b, bias, residual, norm] = [&a, &b, &bias, &residual, &norm].map(Option::as_ref);
     multiply(ctx, op, desc, &Slices { a, b, bias, residual, norm, c: &c })
 }

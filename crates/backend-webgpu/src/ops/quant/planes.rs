@@ -3,7 +3,7 @@
 use backend_api::quant::{QuantFormat, QuantLayout, QuantPlane};
 use backend_api::{BackendError, BackendResult, DType};
 
-use super::formats::KINDS;
+use super::formats::kinds;
 use crate::kernels::params;
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim};
@@ -213,12 +213,21 @@ const fn group_shift(format: QuantFormat) -> u32 {
 }
 
 /// # Errors
-/// [`Unsupported`](BackendError::Unsupported) for a format that the kernels don't know.
-pub(super) fn require_known(op: &'static str, format: QuantFormat) -> BackendResult<()> {
-    if KINDS.iter().any(|kind| kind.name() == format.name()) {
-        return Ok(());
+/// [`Unsupported`](BackendError::Unsupported) for a format that the kernels don't know, or element types that the device
+/// doesn't have.
+pub(super) fn require_types<const N: usize>(
+    ctx: &OpContext,
+    op: &'static str,
+    format: QuantFormat,
+    dtypes: [DType; N],
+) -> BackendResult<()> {
+    if !kinds().any(|kind| kind.name() == format.name()) {
+        return Err(BackendError::Unsupported {
+            op,
+            need: format!("a backend that knows the format {format}"),
+        });
     }
-    Err(BackendError::Unsupported { op, need: format!("a backend that knows the format {format}") })
+    dtypes.into_iter().try_for_each(|dtype| ctx.require_dtype(op, dtype))
 }
 
 #[cfg(test)]

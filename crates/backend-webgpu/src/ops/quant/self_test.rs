@@ -72,13 +72,13 @@ fn planes_of_integers(layout: &QuantLayout) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::formats::KINDS;
+    use super::super::formats::kinds;
     use super::*;
 
     /// Otherwise a right kernel would be taken for a wrong one.
     #[test]
     fn products_of_the_self_test_are_whole_numbers_of_f32() {
-        for format in KINDS {
+        for format in kinds() {
             let layout = QuantLayout::new(OP, format, 4, 4096).unwrap();
             let mut weights = vec![0.0; 4 * 4096];
             dequantize(format, 4, 4096, &planes_of_integers(&layout), &mut weights).unwrap();

@@ -4,7 +4,7 @@ use backend_api::desc::QuantMatmulDesc;
 use backend_api::quant::{QuantFormat, QuantLayout, UNIT};
 use backend_api::{Activation, BackendResult, DType, Gate};
 
-use super::formats::{KINDS, fragment_libs};
+use super::formats::{fragment_libs, kinds};
 use super::kernel::Signature;
 use super::operands::{Operands, Params, strides_of_a};
 use super::planes::is_bindable;
@@ -199,7 +199,7 @@ pub(super) fn variants() -> Vec<Variant> {
     let alone = Tile::ALL.into_iter().flat_map(|tile| [(tile, false), (tile, true)]);
     let mut variants = Vec::new();
     for (tile, normed) in alone.chain([(persistent, true)]) {
-        for format in KINDS.into_iter().chain([finest]) {
+        for format in kinds().chain([finest]) {
             for dtype in [DType::F16, DType::F32] {
                 let turn = variants.len() / 2;
                 let activation = Activation::ALL[turn % Activation::ALL.len()];

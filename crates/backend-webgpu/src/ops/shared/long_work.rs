@@ -145,6 +145,12 @@ pub(in crate::ops) fn middle(extent: usize) -> Option<usize> {
     (half > 0).then_some(half / step * step)
 }
 
+/// Both parts of an extent that is divided in the [middle]: `part` makes one from its first item and their number.
+pub(in crate::ops) fn halves_of<P>(extent: usize, part: impl Fn(usize, usize) -> P) -> Option<[P; 2]> {
+    let first = middle(extent)?;
+    Some([part(0, first), part(first, extent - first)])
+}
+
 /// Where `count` items are divided of operands in which they lie so many elements apart: where a buffer of one of them
 /// ends, or else in the [middle].
 pub(in crate::ops) fn division(count: usize, operands: &[(&Window, usize)]) -> Option<usize> {

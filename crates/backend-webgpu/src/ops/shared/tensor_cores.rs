@@ -58,18 +58,24 @@ workgroupBarrier();
     )
 }
 
-/// Makes results of the sums in registers and writes them, by the functions of lib/results_in_registers: in a
-/// loop over the rows of fragments. All of a row are made before the first is written, so that nothing waits
-/// between conditions.
-pub(in crate::ops) fn write_in_registers([rows, columns]: [usize; 2]) -> String {
-    let each = |line: &dyn Fn(usize) -> String| lines((0..columns).map(line));
+/// Declares the elements of the fragments in row `i` of the sums: `v_0` and so on.
+pub(in crate::ops) fn elements_of_row([rows, columns]: [usize; 2]) -> String {
+    let declare = lines((0..columns).map(|j| format!("var v_{j}: Elements;")));
     let case = |i| {
         let elements = (0..columns).map(|j| format!("v_{j} = elements(sum_{i}_{j});"));
         format!("case {i}u: {{ {} }}", elements.collect::<Vec<_>>().join(" "))
     };
     let cases = lines((0..rows).map(case));
+    format!("{declare}switch i {{\n{cases}default: {{}}\n}}\n")
+}
+
+/// Makes results of the sums in registers and writes them, by the functions of lib/results_in_registers: in a
+/// loop over the rows of fragments. All of a row are made before the first is written, so that nothing waits
+/// between conditions.
+pub(in crate::ops) fn write_in_registers([rows, columns]: [usize; 2]) -> String {
+    let each = |line: &dyn Fn(usize) -> String| lines((0..columns).map(line));
+    let elements = elements_of_row([rows, columns]);
     let biases = each(&|j| format!("let bias_{j} = bias_of(part, {j}u);"));
-    let declare = each(&|j| format!("var v_{j}: Elements;"));
     let scale = each(&|j| format!("v_{j} = scaled(v_{j}, bias_{j});"));
     let more = each(&|j| format!("v_{j} = with_more(part, i, {j}u, v_{j});"));
     let results = each(&|j| format!("let r_{j} = results(part, v_{j});"));
@@ -85,10 +91,7 @@ pub(in crate::ops) fn write_in_registers([rows, columns]: [usize; 2]) -> String 
     format!(
         "let part = part_in_registers(tile, index);
 {biases}for (var i = 0u; i < {rows}u; i++) {{
-{declare}switch i {{
-{cases}default: {{}}
-}}
-{scale}if has_more() {{
+{elements}{scale}if has_more() {{
 {more}}}
 {results}let row = row_of(part, i);
 if part.straight {{

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
-use backend_api::{DType, DeviceInfo, ErrorKind, Registry};
-use indicatif::{ProgressBar, ProgressStyle};
+use backend_api::{DType, DeviceInfo, ErrorKind};
 use llama::gguf::Gguf;
 use llama::{ChatTemplate, Model, Session, SessionOptions, Tokenizer};
 use memmap2::Mmap;
@@ -44,20 +43,15 @@ pub(crate) fn load(common: &Common) -> anyhow::Result<Loaded> {
     let tokenizer = Tokenizer::from_metadata(file.metadata())?;
     let template = ChatTemplate::from_metadata(file.metadata(), &tokenizer);
 
-    let selection = registry()
-        .select(&common.backend)
-        .with_context(|| format!("can't open the backend {:?}", common.backend))?;
-    let bar = progress_bar();
-    let progress = |done, total| {
-        bar.set_length(total as u64);
-        bar.set_position(done as u64);
-    };
+    let selection = model_cli::select(&common.backend)?;
     let activations = if common.half { DType::F16 } else { DType::F32 };
-    let model = Model::load_with(&Arc::from(selection.backend), &file, activations, progress)
-        .with_context(|| format!("can't load {}", path.display()))?
-        .with_math(common.math.mode());
-    model.backend().synchronize()?;
-    bar.finish_and_clear();
+    let model = model_cli::with_loading_bar(|progress| {
+        let model = Model::load_with(&Arc::from(selection.backend), &file, activations, progress)
+            .with_context(|| format!("can't load {}", path.display()))?
+            .with_math(common.math.mode());
+        model.backend().synchronize()?;
+        anyhow::Ok(model)
+    })?;
     let name = file.metadata().get("general.name").and_then(|name| name.text().map(str::to_owned));
     // A tensor of a type that isn't read may claim any shape.
     let count = |shape: &[usize]| shape.iter().fold(1usize, |count, &extent| count.saturating_mul(extent));
@@ -72,15 +66,6 @@ pub(crate) fn load(common: &Common) -> anyhow::Result<Loaded> {
         parameters: file.tensors().fold(0usize, |sum, (_, tensor)| sum.saturating_add(count(&tensor.shape))),
         seconds: start.elapsed().as_secs_f64(),
     })
-}
-
-/// Every backend that there is.
-pub(crate) fn registry() -> Registry {
-    let mut registry = Registry::new();
-    backend_cpu::register(&mut registry);
-    backend_webgpu::register(&mut registry);
-    backend_verify::register(&mut registry);
-    registry
 }
 
 impl Loaded {
@@ -122,13 +107,4 @@ fn map(path: &Path) -> io::Result<Mmap> {
     // SAFETY: the map is only read, and only while the model is uploaded. Whoever changes the file meanwhile
     // changes what is read; that is the caller's to avoid, as with every mapped file.
     unsafe { Mmap::map(&file) }
-}
-
-/// A bar on the standard error, hidden where that isn't a terminal.
-fn progress_bar() -> ProgressBar {
-    let bar = ProgressBar::new(0).with_message("loading");
-    match ProgressStyle::with_template("{msg:>10} {wide_bar} {bytes}/{total_bytes}") {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
 }

@@ -5,24 +5,22 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, ensure};
-use backend_api::{ComputeBackend, DType, Registry};
-use indicatif::{ProgressBar, ProgressStyle};
+use backend_api::{ComputeBackend, DType};
 use minilm::{Embeddings, Encoder, ModelDir, Passage};
+use model_cli::progress_bar;
 
 use crate::args::Args;
 use crate::report::{Hit, Report, Timings};
 
 /// Opens the backend, loads the model, embeds the question and every passage, and ranks the passages.
-pub(crate) fn run(registry: &Registry, args: &Args) -> anyhow::Result<Report> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<Report> {
     let model = ModelDir::locate(args.model.as_deref())?;
     let passages = read_passages(&args.files)?;
     ensure!(!passages.is_empty(), "there is no text in the given files");
     let texts: Vec<&str> = passages.iter().map(|(_, passage)| passage.text.as_str()).collect();
     let query = args.query.as_deref().unwrap_or_default();
 
-    let (selection, open_seconds) = timed(|| {
-        registry.select(&args.backend).with_context(|| format!("can't open the backend {:?}", args.backend))
-    })?;
+    let (selection, open_seconds) = timed(|| model_cli::select(&args.backend))?;
     let (encoder, load_seconds) = timed(|| load(&model, selection.backend, args.half))?;
     let encoder = encoder.with_batch_size(args.batch);
     // The question goes first: what a device does once, such as compiling kernels, isn't counted to the
@@ -57,17 +55,13 @@ pub(crate) fn run(registry: &Registry, args: &Args) -> anyhow::Result<Report> {
 }
 
 fn load(model: &ModelDir, backend: Box<dyn ComputeBackend>, half: bool) -> anyhow::Result<Encoder> {
-    let bar = progress_bar("loading", "{bytes}/{total_bytes}");
-    let progress = |done, total| {
-        bar.set_length(total as u64);
-        bar.set_position(done as u64);
-    };
-    let encoder = model
-        .load(&Arc::from(backend), if half { DType::F16 } else { DType::F32 }, progress)
-        .with_context(|| format!("can't load the model in {}", model.path().display()))?;
-    encoder.model().backend().synchronize()?;
-    bar.finish_and_clear();
-    Ok(encoder)
+    model_cli::with_loading_bar(|progress| {
+        let encoder = model
+            .load(&Arc::from(backend), if half { DType::F16 } else { DType::F32 }, progress)
+            .with_context(|| format!("can't load the model in {}", model.path().display()))?;
+        encoder.model().backend().synchronize()?;
+        Ok(encoder)
+    })
 }
 
 fn embed(encoder: &Encoder, texts: &[&str]) -> anyhow::Result<Embeddings> {
@@ -100,13 +94,4 @@ fn read_passages(files: &[PathBuf]) -> anyhow::Result<Vec<(&Path, Passage)>> {
         passages.extend(parts.into_iter().map(|passage| (file.as_path(), passage)));
     }
     Ok(passages)
-}
-
-/// A bar on the standard error, hidden where that isn't a terminal.
-fn progress_bar(what: &'static str, counts: &str) -> ProgressBar {
-    let bar = ProgressBar::new(0).with_message(what);
-    match ProgressStyle::with_template(&format!("{{msg:>10}} {{wide_bar}} {counts}")) {
-        Ok(style) => bar.with_style(style),
-        Err(_) => bar,
-    }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::ops::plans::Shapes;
 
 const F32: &[DType] = &[DType::F32];
 
@@ -146,11 +147,8 @@ fn expected<const N: usize>(loops: &[Loop<N>], starts: [u32; N]) -> Visited {
 
 #[test]
 fn every_element_is_visited_once_at_its_places() {
-    let mut state = 1u64;
-    let mut below = |n: usize| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize % n
-    };
+    let mut shapes = Shapes(1);
+    let mut below = |n: usize| shapes.below(n);
     let mut widths = [0; 3];
     for _ in 0..3000 {
         let extents: Vec<usize> = (0..=below(3)).map(|_| [1, 2, 3, 4, 8, 16, 24][below(7)]).collect();
