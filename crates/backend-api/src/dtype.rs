@@ -57,12 +57,15 @@ impl fmt::Display for DType {
 
 /// The numbers that bytes hold as elements of a type, all of which an f64 has. A part of an element at the end is left out.
 pub fn numbers(dtype: DType, bytes: &[u8]) -> impl Iterator<Item = f64> + '_ {
-    bytes.chunks_exact(dtype.size()).map(move |element| match (dtype, element) {
-        (DType::F16, &[a, b]) => f16::from_le_bytes([a, b]).to_f64(),
-        (DType::F32, &[a, b, c, d]) => f32::from_le_bytes([a, b, c, d]).into(),
-        (DType::I32, &[a, b, c, d]) => i32::from_le_bytes([a, b, c, d]).into(),
-        (DType::U32, &[a, b, c, d]) => u32::from_le_bytes([a, b, c, d]).into(),
-        _ => f64::NAN,
+    bytes.chunks_exact(dtype.size()).map(move |element| {
+        let mut word = [0; 4];
+        word[..element.len()].copy_from_slice(element);
+        match dtype {
+            DType::F16 => f16::from_le_bytes([word[0], word[1]]).to_f64(),
+            DType::F32 => f32::from_le_bytes(word).into(),
+            DType::I32 => i32::from_le_bytes(word).into(),
+            DType::U32 => u32::from_le_bytes(word).into(),
+        }
     })
 }
 

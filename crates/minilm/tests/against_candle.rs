@@ -242,46 +242,47 @@ fn refused_memory(registry: &Registry, selector: &str) -> anyhow::Result<()> {
     let backend: Arc<dyn ComputeBackend> = Arc::from(registry.create(selector)?);
     let Some(webgpu) = backend.downcast_ref::<WebGpuBackend>() else { return Ok(()) };
     let locate = || ModelDir::locate(None);
+    let in_use = || -> anyhow::Result<(usize, usize)> {
+        backend.synchronize()?;
+        let stats = backend.memory_stats();
+        Ok((stats.handles, stats.in_use))
+    };
     // Some of a load's allocations, the first one and as many as there are.
     for after in (0..).map(|step: usize| step * step) {
         let load = || locate()?.load(&backend, DType::F32, |_, _| ()).map(drop);
-        if !is_refused_cleanly(&backend, webgpu, after, load)? {
+        if !is_refused(webgpu, after, load)? {
             ensure!(after > 16, "a load whose allocation {after} is refused succeeds");
             break;
         }
+        ensure!(in_use()? == (0, 0), "left behind by allocation {after}: {:?}", in_use()?);
     }
     let encoder = locate()?.load(&backend, DType::F32, |_, _| ())?;
     let texts = &sentences()[shortest()?..=shortest()?];
     a_few_words(&encoder)?;
+    let before = in_use()?;
     for after in 0..300 {
-        if !is_refused_cleanly(&backend, webgpu, after, || encoder.encode(texts, |_| ()).map(drop))? {
+        if !is_refused(webgpu, after, || encoder.encode(texts, |_| ()).map(drop))? {
             ensure!(after > 0, "a run without memory succeeds");
             break;
         }
+        ensure!(in_use()? == before, "left behind by allocation {after}: {:?}", in_use()?);
         a_few_words(&encoder).with_context(|| format!("after allocation {after} was refused"))?;
     }
     Ok(())
 }
 
-/// Whether something fails if the allocation `after` others is refused, as it should, with nothing left behind.
-fn is_refused_cleanly(
-    backend: &Arc<dyn ComputeBackend>,
+/// Whether something fails if the allocation `after` others is refused, as it should.
+fn is_refused(
     webgpu: &WebGpuBackend,
     after: usize,
     run: impl FnOnce() -> minilm::Result<()>,
 ) -> anyhow::Result<bool> {
-    backend.synchronize()?;
-    let before = backend.memory_stats();
     webgpu.refuse_allocations(after, usize::MAX)?;
     let result = run();
     webgpu.refuse_allocations(0, 0)?;
     let Err(error) = result else { return Ok(false) };
     let of_memory = matches!(&error, minilm::Error::Backend(error) if error.kind() == ErrorKind::OutOfMemory);
     ensure!(of_memory, "allocation {after} was refused, with another error: {error}");
-    backend.synchronize()?;
-    let now = backend.memory_stats();
-    let is_clean = (now.handles, now.in_use) == (before.handles, before.in_use);
-    ensure!(is_clean, "left behind by allocation {after}: {now:?}");
     Ok(true)
 }
 

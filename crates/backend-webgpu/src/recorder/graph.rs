@@ -18,7 +18,7 @@ use crate::sync::bound;
 
 /// Commands of the first segment, which starts the device while the host encodes the next: each submission costs the host
 /// as much as some dozens of commands, so that later segments are longer.
-const FIRST_SEGMENT: usize = bound(16, 3);
+pub(super) const FIRST_SEGMENT: usize = bound(16, 3);
 
 /// Commands of the longest segment.
 const MAX_SEGMENT: usize = bound(512, 4);

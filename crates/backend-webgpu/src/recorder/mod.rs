@@ -44,6 +44,7 @@ use params::Params;
 pub(crate) use batch::{Mapped, Then};
 pub(crate) use command::{Command, MAX_GROUPS};
 pub(crate) use deadline::{Deadline, Waits};
+use graph::FIRST_SEGMENT;
 pub(crate) use graph::Graph;
 pub(crate) use port::Ticket;
 pub(crate) use signal::Signal;
@@ -78,7 +79,7 @@ pub(crate) struct Recorder {
     /// Counts batches from 1.
     number: u64,
     commands: usize,
-    /// Whether a caller has encoded something into the open batch that the next commands belong to.
+    /// Whether a caller has encoded something into the open batch that belongs to the commands behind it.
     stays_together: bool,
     /// How many of them make a batch that may be deferred.
     defer_from: usize,
@@ -201,11 +202,11 @@ impl Recorder {
     /// `is_due` is told how long each segment should take, and says whether what was recorded before it has to
     /// be submitted first.
     pub(crate) fn replay(&mut self, graph: &Graph, is_due: &mut dyn FnMut(f64) -> bool) -> BackendResult<()> {
+        let begins = self.commands < FIRST_SEGMENT && !self.stays_together;
         for (number, segment) in graph.segments.iter().enumerate() {
             let is_full = self.commands > 0 && self.commands + segment.len() > MAX_COMMANDS;
             // A device that has nothing to do begins while the rest is encoded.
-            let may_begin = number > 0 && !self.stays_together && self.is_idle();
-            if is_due(segment.seconds) || is_full || may_begin {
+            if is_due(segment.seconds) || is_full || number > 0 && begins && self.is_idle() {
                 self.next_batch()?;
             }
             // Asked first: a batch that is refused between the two has spoiled what it should have written.
@@ -357,8 +358,8 @@ impl Recorder {
         Ok(self.hand_over(vec![then], false))
     }
 
-    /// Records something else than a dispatch, such as a timestamp, after what is recorded. What follows stays together
-    /// with it.
+    /// Records something else than a dispatch, such as a timestamp, after what is recorded. What follows stays in its
+    /// batch, as far as that has room.
     pub(crate) fn encode(&mut self, record: impl FnOnce(&mut wgpu::CommandEncoder)) {
         record(self.encoder());
         self.stays_together = true;

@@ -28,7 +28,7 @@ impl Copier {
             return dst.copy_from_slice(src);
         }
         let parts = dst.chunks_mut(PART).zip(src.chunks(PART));
-        self.share(parts, |(dst, src)| dst.copy_from_slice(src));
+        self.share(src.len(), parts, |(dst, src)| dst.copy_from_slice(src));
     }
 
     /// Copies to memory that may only be written, as that of a mapped buffer.
@@ -44,20 +44,22 @@ impl Copier {
         let (from, last) = src.as_chunks::<PART>();
         // Parts may go to other threads, their iterator may not.
         let parts: Vec<_> = parts.into_iter().zip(from).collect();
-        self.share(parts.into_iter(), |(to, from)| wgpu::WriteOnly::<[u8]>::from(to).copy_from_slice(from));
+        self.share(src.len(), parts.into_iter(), |(to, from)| {
+            wgpu::WriteOnly::<[u8]>::from(to).copy_from_slice(from);
+        });
         rest.copy_from_slice(last);
     }
 
-    /// Copies each part, on this thread and on all that have time.
-    fn share<T>(&self, parts: impl Iterator<Item = T> + Send, copy: impl Fn(T) + Sync) {
+    /// Copies each part of so many bytes, on this thread and on others that have time.
+    fn share<T>(&self, bytes: usize, parts: impl Iterator<Item = T> + Send, copy: impl Fn(T) + Sync) {
         let parts = Mutex::new(parts);
         let copy_parts = || {
             let next = || parts.lock().next();
             std::iter::from_fn(next).for_each(&copy);
         };
         match self.helpers.get_or_init(Helpers::start) {
-            Some(helpers) => helpers.call_beside(copy_parts),
-            None => copy_parts(),
+            Some(helpers) if helpers.can_be_waited_for() => helpers.call_beside(bytes / PART - 1, copy_parts),
+            _ => copy_parts(),
         }
     }
 }
@@ -101,14 +103,25 @@ mod helpers {
                 threads.0.push(thread);
                 Ok(())
             };
-            let pool = ThreadPoolBuilder::new().num_threads(count).spawn_handler(start).build().ok()?;
-            Some(Self { pool, _threads: threads })
+            match ThreadPoolBuilder::new().num_threads(count).spawn_handler(start).build() {
+                Ok(pool) => Some(Self { pool, _threads: threads }),
+                Err(error) => {
+                    tracing::warn!(%error, "large copies have no threads to share them with");
+                    None
+                }
+            }
         }
 
-        /// Has this thread and each of the others call `work`.
-        pub(super) fn call_beside(&self, work: impl Fn() + Sync) {
+        /// Whether this thread may wait for others. One of any pool of rayon's does other work of its pool
+        /// meanwhile, such as a call that needs what this one has locked.
+        pub(super) fn can_be_waited_for(&self) -> bool {
+            rayon::current_thread_index().is_none()
+        }
+
+        /// Has this thread and at most so many others call `work`.
+        pub(super) fn call_beside(&self, others: usize, work: impl Fn() + Sync) {
             self.pool.in_place_scope(|scope| {
-                for _ in 0..self.pool.current_num_threads() {
+                for _ in 0..others.min(self.pool.current_num_threads()) {
                     scope.spawn(|_| work());
                 }
                 work();
@@ -135,7 +148,11 @@ mod no_helpers {
             None
         }
 
-        pub(super) fn call_beside(&self, _: impl Fn() + Sync) {
+        pub(super) fn can_be_waited_for(&self) -> bool {
+            match *self {}
+        }
+
+        pub(super) fn call_beside(&self, _: usize, _: impl Fn() + Sync) {
             match *self {}
         }
     }
@@ -159,6 +176,23 @@ mod tests {
             dst.fill(255);
             copier.write(wgpu::WriteOnly::from_mut(&mut dst[..]), &src);
             assert!(dst == src, "{len} bytes written");
+        }
+    }
+
+    /// A thread that waits for helpers in a pool of rayon's would begin the other copy, which needs the lock.
+    #[test]
+    fn copies_in_the_tasks_of_a_pool_begin_no_other_task() {
+        let (copier, lock) = (Copier::default(), Mutex::new(()));
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+        let copy = || {
+            let _guard = lock.try_lock().expect("one task at a time");
+            let src = vec![7; 8 * SHARED_FROM];
+            let mut dst = vec![0; src.len()];
+            copier.copy(&mut dst, &src);
+            assert!(dst == src);
+        };
+        for _ in 0..10 {
+            pool.join(copy, copy);
         }
     }
 

@@ -175,8 +175,15 @@ impl CooperativeTile {
             !has_smaller(tile) || seq_q.div_ceil(tile.queries()).saturating_mul(heads) >= compute_units
         };
         let is_looped = has_natural_scores(desc) || seq_kv <= MOST_KEYS_LOOPED[usize::from(!desc.causal)];
-        let fits = move |tile: &Self| !Self::ALL.contains(&tile.with_loops()) || tile.looped == is_looped;
-        Self::ALL.into_iter().filter(move |tile| tile.dim == dim && occupies(tile) && fits(tile))
+        let forms = move |tile: Self| {
+            let [first, second] =
+                if is_looped { [tile.with_loops(), tile] } else { [tile, tile.with_loops()] };
+            [first, second].into_iter().filter(|form| Self::ALL.contains(form))
+        };
+        Self::ALL
+            .into_iter()
+            .filter(move |tile| !tile.looped && tile.dim == dim && occupies(tile))
+            .flat_map(forms)
     }
 
     pub(super) fn variant(self) -> Variant {
