@@ -74,7 +74,8 @@ mod helpers {
 
     use rayon::{ThreadPool, ThreadPoolBuilder};
 
-    /// More threads than these copy no faster: 9.6 MB take 0.80 ms by one, 0.30 by four, 0.27 by six.
+    /// On 16 cores, 9.6 MB take 0.78 ms by one thread and 0.28 by four. Six take 0.20, but ResNet-50 and Whisper's encoder in
+    /// ONNX Runtime as long as with four.
     const MAX_HELPERS: usize = 3;
 
     /// Threads that wait for work.
