@@ -49,7 +49,7 @@ pub(super) struct CooperativeTile {
     pub(super) looped: bool,
 }
 
-/// The most keys for which loops are used, with a causal mask and without. On an H200, drivers compile them in half the
+/// The most keys for which loops are used, with a causal mask and without. On an H200, the driver compiles them in half the
 /// time (0.68 and 1.37 s for heads of 64). With a causal mask, 4×32 heads of 64 take 32.4 and 33.7 µs over 512 keys, 326 and
 /// 303 over 2048; without, 16×12 heads take 25.8 and 24.9 over 197 keys, 4×32 heads 45.2 and 39.8 over 512.
 const MOST_KEYS_LOOPED: [usize; 2] = [640, 256];
