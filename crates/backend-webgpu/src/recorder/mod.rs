@@ -202,11 +202,12 @@ impl Recorder {
     /// `is_due` is told how long each segment should take, and says whether what was recorded before it has to
     /// be submitted first.
     pub(crate) fn replay(&mut self, graph: &Graph, is_due: &mut dyn FnMut(f64) -> bool) -> BackendResult<()> {
-        let begins = self.commands < FIRST_SEGMENT && !self.stays_together;
+        // Behind few commands, such as copies of the graph's inputs. Replays that follow each other fill batches instead.
+        let may_cut = self.commands < FIRST_SEGMENT && !self.stays_together;
         for (number, segment) in graph.segments.iter().enumerate() {
             let is_full = self.commands > 0 && self.commands + segment.len() > MAX_COMMANDS;
             // A device that has nothing to do begins while the rest is encoded.
-            if is_due(segment.seconds) || is_full || number > 0 && begins && self.is_idle() {
+            if is_due(segment.seconds) || is_full || number > 0 && may_cut && self.is_idle() {
                 self.next_batch()?;
             }
             // Asked first: a batch that is refused between the two has spoiled what it should have written.

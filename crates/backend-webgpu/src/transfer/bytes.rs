@@ -28,7 +28,7 @@ impl Copier {
             return dst.copy_from_slice(src);
         }
         let parts = dst.chunks_mut(PART).zip(src.chunks(PART));
-        self.share(src.len(), parts, |(dst, src)| dst.copy_from_slice(src));
+        self.share(parts, |(dst, src)| dst.copy_from_slice(src));
     }
 
     /// Copies to memory that may only be written, as that of a mapped buffer.
@@ -44,21 +44,20 @@ impl Copier {
         let (from, last) = src.as_chunks::<PART>();
         // Parts may go to other threads, their iterator may not.
         let parts: Vec<_> = parts.into_iter().zip(from).collect();
-        self.share(src.len(), parts.into_iter(), |(to, from)| {
-            wgpu::WriteOnly::<[u8]>::from(to).copy_from_slice(from);
-        });
+        self.share(parts.into_iter(), |(to, from)| wgpu::WriteOnly::<[u8]>::from(to).copy_from_slice(from));
         rest.copy_from_slice(last);
     }
 
-    /// Copies each part of so many bytes, on this thread and on others that have time.
-    fn share<T>(&self, bytes: usize, parts: impl Iterator<Item = T> + Send, copy: impl Fn(T) + Sync) {
+    /// Copies each part, on this thread and on others that have time.
+    fn share<T>(&self, parts: impl ExactSizeIterator<Item = T> + Send, copy: impl Fn(T) + Sync) {
+        let others = parts.len().saturating_sub(1);
         let parts = Mutex::new(parts);
         let copy_parts = || {
             let next = || parts.lock().next();
             std::iter::from_fn(next).for_each(&copy);
         };
         match self.helpers.get_or_init(Helpers::start) {
-            Some(helpers) if helpers.can_be_waited_for() => helpers.call_beside(bytes / PART - 1, copy_parts),
+            Some(helpers) if helpers.may_be_waited_for() => helpers.call_beside(others, copy_parts),
             _ => copy_parts(),
         }
     }
@@ -113,9 +112,9 @@ mod helpers {
             }
         }
 
-        /// Whether this thread may wait for others. One of any pool of rayon's does other work of its pool
-        /// meanwhile, such as a call that needs what this one has locked.
-        pub(super) fn can_be_waited_for(&self) -> bool {
+        /// Whether the calling thread may wait for them. A thread of any rayon pool does other work of its own pool
+        /// meanwhile, such as a call that needs the lock which this one holds.
+        pub(super) fn may_be_waited_for(&self) -> bool {
             rayon::current_thread_index().is_none()
         }
 
@@ -149,7 +148,7 @@ mod no_helpers {
             None
         }
 
-        pub(super) fn can_be_waited_for(&self) -> bool {
+        pub(super) fn may_be_waited_for(&self) -> bool {
             match *self {}
         }
 

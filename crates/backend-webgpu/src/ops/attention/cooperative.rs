@@ -49,10 +49,13 @@ pub(super) struct CooperativeTile {
     pub(super) looped: bool,
 }
 
-/// The most keys for which loops are used, with a causal mask and without. On an H200, the driver compiles them in half the
-/// time (0.68 and 1.37 s for heads of 64). With a causal mask, 4×32 heads of 64 take 32.4 and 33.7 µs over 512 keys, 326 and
-/// 303 over 2048; without, 16×12 heads take 25.8 and 24.9 over 197 keys, 4×32 heads 45.2 and 39.8 over 512.
-const MOST_KEYS_LOOPED: [usize; 2] = [640, 256];
+/// The most keys over which looped tiles are preferred. On an H200, their text is compiled in half the time (0.68 s for heads of
+/// 64, 1.37 written out). 16×12 heads take 25.8 µs over 197 keys and 24.9 written out, 4×32 heads 45.2 and 39.8 over 512.
+const MOST_KEYS_LOOPED: usize = 256;
+
+/// [`MOST_KEYS_LOOPED`] with a causal mask: 4×32 heads of 64 take 32.4 µs over 512 keys and 33.7 written out, 326 and 303 over
+/// 2048.
+const MOST_KEYS_LOOPED_CAUSAL: usize = 640;
 
 impl CooperativeTile {
     /// Every tile; of those for vectors of one length, the best for many queries first.
@@ -174,7 +177,9 @@ impl CooperativeTile {
         let occupies = move |tile: &Self| {
             !has_smaller(tile) || seq_q.div_ceil(tile.queries()).saturating_mul(heads) >= compute_units
         };
-        let is_looped = has_natural_scores(desc) || seq_kv <= MOST_KEYS_LOOPED[usize::from(!desc.causal)];
+        let most_looped = if desc.causal { MOST_KEYS_LOOPED_CAUSAL } else { MOST_KEYS_LOOPED };
+        // What is written out is for scores that are products.
+        let is_looped = has_natural_scores(desc) || seq_kv <= most_looped;
         let forms = move |tile: Self| {
             let [first, second] =
                 if is_looped { [tile.with_loops(), tile] } else { [tile, tile.with_loops()] };
