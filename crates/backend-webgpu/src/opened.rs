@@ -10,9 +10,10 @@ use backend_api::BackendResult;
 use crate::cache::Cache;
 use crate::context::Context;
 use crate::device::GlGuard;
+use crate::kernels::Variant;
 #[cfg(not(target_family = "wasm"))]
 use crate::ops::Conflict;
-use crate::ops::{Capture, OpContext, State};
+use crate::ops::{Capture, OpContext, State, Trial};
 #[cfg(not(target_family = "wasm"))]
 use crate::sync::thread;
 
@@ -66,6 +67,11 @@ impl Opened {
     /// On this device, one whose calls launch nothing.
     pub(crate) fn dry_run(&self) -> Self {
         Self { context: self.context.dry_run(), closes: false }
+    }
+
+    /// Makes the self-test of a variant on this device, which has its own time to wait; whether it came to a result.
+    pub(crate) fn try_variant(&self, variant: &Variant, trial: Trial) -> bool {
+        self.context.dry_run().try_variant(variant, trial)
     }
 
     /// A [dry run](Self::dry_run) that takes variants for right that have not been tested on this device.

@@ -119,6 +119,13 @@ impl Pipelines {
         self.target
     }
 
+    /// Bytes of a kernel's text that is to be compiled, 0 for one that has been.
+    #[cfg(not(any(target_family = "wasm", feature = "shuttle")))]
+    pub(crate) fn text_length(&self, variant: &Variant) -> usize {
+        let is_compiled = self.kernels.read().contains_key(variant);
+        if is_compiled { 0 } else { compose(variant, self.target).len() }
+    }
+
     /// The compiled kernel, compiling it at its first use.
     ///
     /// # Errors

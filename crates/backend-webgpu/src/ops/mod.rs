@@ -61,7 +61,7 @@ pub(crate) use matmul::tune_matmul;
 pub(crate) use matmul::{
     Conflict, KernelOverride as MatmulOverride, PlanCache as MatmulPlans, Tuning, explain_matmul, matmul,
 };
-pub(crate) use op_context::{OpContext, State};
+pub(crate) use op_context::{OpContext, State, Trial};
 pub(crate) use quant::{KernelOverride as QuantMatmulOverride, explain_quant_matmul};
 pub(crate) use shared::kernel_override::{KernelOverride, Override};
 pub(crate) use shared::verdicts::SelfTests;

@@ -1,8 +1,7 @@
 //! What a launcher works with: the opened device, what was found out about it, and where its launches go.
 
-#[cfg(not(target_family = "wasm"))]
 use std::collections::HashMap;
-use std::collections::HashSet;
+use std::fmt;
 use std::sync::Arc;
 #[cfg(not(target_family = "wasm"))]
 use std::sync::OnceLock;
@@ -118,8 +117,17 @@ struct DryRun {
     launches: Mutex<Vec<Launch>>,
     #[cfg(test)]
     asked: Mutex<Vec<u64>>,
-    /// Whether variants of which nothing is known are taken for right, and those that were.
-    untested: Option<Mutex<HashSet<Variant>>>,
+    /// Whether variants of which nothing is known are taken for right, and the self-tests of those that were.
+    untested: Option<Mutex<HashMap<Variant, Trial>>>,
+}
+
+/// The self-test of a variant, to be made later and elsewhere.
+pub(crate) struct Trial(Box<dyn FnOnce(&OpContext) -> BackendResult<()> + Send>);
+
+impl fmt::Debug for Trial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Trial")
+    }
 }
 
 impl OpContext {
@@ -213,8 +221,8 @@ impl OpContext {
         }
     }
 
-    /// The variants that an [untested dry run](Self::untested_dry_run) has taken for right.
-    pub(crate) fn take_untested(&self) -> HashSet<Variant> {
+    /// The variants that an [untested dry run](Self::untested_dry_run) has taken for right, with their self-tests.
+    pub(crate) fn take_untested(&self) -> HashMap<Variant, Trial> {
         self.untested().map(|untested| std::mem::take(&mut *untested.lock())).unwrap_or_default()
     }
 
@@ -223,7 +231,7 @@ impl OpContext {
         self.untested().is_some()
     }
 
-    fn untested(&self) -> Option<&Mutex<HashSet<Variant>>> {
+    fn untested(&self) -> Option<&Mutex<HashMap<Variant, Trial>>> {
         match &self.mode {
             Mode::DryRun(run) => run.untested.as_ref(),
             Mode::Record(_) | Mode::Capture(_) => None,
@@ -235,18 +243,23 @@ impl OpContext {
     pub(in crate::ops) fn is_right(
         &self,
         variant: &Variant,
-        check: impl FnOnce() -> BackendResult<()>,
+        check: impl FnOnce(&Self) -> BackendResult<()> + Send + 'static,
     ) -> bool {
         let tests = &self.state.self_tests;
         match self.untested() {
             Some(untested) if tests.is_open(variant) => {
-                untested.lock().insert(*variant);
+                untested.lock().entry(*variant).or_insert_with(|| Trial(Box::new(check)));
                 true
             }
             // A test without the time for it would end without a result.
             _ if tests.is_open(variant) && self.time_left("self-test").is_err() => false,
-            _ => tests.pass(variant, check),
+            _ => tests.pass(variant, || check(self)),
         }
+    }
+
+    /// Makes the self-test of a variant, unless one has told by now whether it is right; whether that is known then.
+    pub(crate) fn try_variant(&self, variant: &Variant, trial: Trial) -> bool {
+        self.is_right(variant, trial.0) || !self.state.self_tests.is_open(variant)
     }
 
     /// Records what was launched since the last commit, all of it or nothing.

@@ -14,14 +14,14 @@ use crate::recorder::Window;
 impl CooperativeTile {
     /// Whether it gives right results on this device; found out at its first use.
     pub(super) fn is_verified(self, ctx: &OpContext) -> bool {
-        ctx.is_right(&self.variant(), || check(ctx, self))
+        ctx.is_right(&self.variant(), move |ctx| check(ctx, self))
     }
 }
 
 impl decode_cooperative::Tile {
     /// Whether it gives right results on this device, with this output; found out at its first use.
     pub(super) fn is_verified(self, ctx: &OpContext, output: Output) -> bool {
-        ctx.is_right(&self.variant(output), || check_decode(ctx, self, output))
+        ctx.is_right(&self.variant(output), move |ctx| check_decode(ctx, self, output))
     }
 }
 

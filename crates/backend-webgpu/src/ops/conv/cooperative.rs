@@ -74,7 +74,7 @@ impl SourceTile {
         let layout = if self.planes { ImageLayout::Nchw } else { ImageLayout::Nhwc };
         let is_right = |dtype| {
             let variant = self.variant((layout, dtype), Activation::Identity);
-            ctx.is_right(&variant, || self.check(ctx, layout, dtype))
+            ctx.is_right(&variant, move |ctx| self.check(ctx, layout, dtype))
         };
         self.tile.fits(&ctx.gpu().limits) && is_right(DType::F16) && (slices == 1 || is_right(DType::F32))
     }

@@ -170,7 +170,7 @@ impl HaloTile {
     /// Whether it fits the device and is right there.
     pub(super) fn is_verified(self, ctx: &OpContext, layout: ImageLayout) -> bool {
         let variant = self.variant(are_planes(layout), Activation::Identity);
-        self.fits(&ctx.gpu().limits) && ctx.is_right(&variant, || self.check(ctx, layout))
+        self.fits(&ctx.gpu().limits) && ctx.is_right(&variant, move |ctx| self.check(ctx, layout))
     }
 
     /// Makes a convolution for which this [is possible](Self::is_possible).

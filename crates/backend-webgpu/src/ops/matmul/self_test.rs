@@ -33,7 +33,7 @@ impl Plan {
 fn passes(ctx: &OpContext, plan: &Plan) -> bool {
     let identity = Signature { activation: Activation::Identity, ..plan.signature };
     let plan = if plan.splits() > 1 { plan.partial() } else { Plan { signature: identity, ..*plan } };
-    ctx.is_right(&variant(&plan), || check(ctx, &plan))
+    ctx.is_right(&variant(&plan), move |ctx| check(ctx, &plan))
 }
 
 fn variant(plan: &Plan) -> Variant {

@@ -107,7 +107,7 @@ pub(super) fn check_splits(device: &Pretended, plans: &[Plan]) {
             let (parts, at_a_time) = match combine.variant.kernel() {
                 "gemm/combine" => (combine.param("batch"), 2),
                 "conv/combine" => (combine.param("slices"), 2),
-                "attention/combine" => (main.grid[0], 4),
+                "attention/combine" => (combine.param("options") >> 8 & 0xffff, 4),
                 _ => continue,
             };
             let workgroups: u32 = main.grid.iter().product();

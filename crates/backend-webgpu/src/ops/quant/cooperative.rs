@@ -172,7 +172,7 @@ impl Tile {
     /// Whether the device makes right products with it, its activation apart.
     fn passes(self, ctx: &OpContext, format: QuantFormat, dtype: DType) -> bool {
         let variant = self.variant(format, dtype, Activation::Identity);
-        ctx.is_right(&variant, || self.check(ctx, format, dtype, &variant))
+        ctx.is_right(&variant, move |ctx| self.check(ctx, format, dtype, &variant))
     }
 
     /// Multiplies a little more than a tile, along more than two steps.

@@ -168,7 +168,7 @@ impl Tile {
             normed: false,
             gate: None,
         });
-        ctx.is_right(&variant, || alone.check(ctx, format, &variant))
+        ctx.is_right(&variant, move |ctx| alone.check(ctx, format, &variant))
     }
 
     /// Multiplies more rows than a tile has by more columns, along more than a turn.
