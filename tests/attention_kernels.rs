@@ -34,6 +34,7 @@ fn kernels(device: &Arc<Device>) -> Vec<Trial> {
             .any(|kernel| has_device_scope_barriers && name.starts_with(kernel));
         let pieces: &[&str] = match (splits, is_fixed_up) {
             (true, true) => &["", "+split3", "+split3+fixup"],
+            (true, false) if name.starts_with("flash/") => &["", "+split3", "+blocks2"],
             (true, false) => &["", "+split3"],
             (false, _) => &[""],
         };

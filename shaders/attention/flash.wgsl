@@ -14,8 +14,9 @@
 // than the work itself.
 //
 // Where tiles of queries alone don't fill the device, the keys are split into pieces, each for a workgroup of its
-// own. With PARTS = 1, the output is what these make of a row, as attention/combine reads it: a reference, a sum, the
-// head's sink, a number that nobody reads, and a vector.
+// own. The last piece of a tile may be far shorter than the others; workgroups for last pieces come after all others, so
+// that they run where these leave places. With PARTS = 1, the output is what these make of a row, as attention/combine
+// reads it: a reference, a sum, the head's sink, a number that nobody reads, and a vector.
 //
 // needs: T, O = T or f32, GROUPS, LANES, ROWS, KEYS, DIMS, HALF_Q, HALF_KV, PARTS, lib/attention,
 // lib/attention_staging, lib/attention_contiguous, lib/attention_seen, lib/attention_sinks, and lib/attention_wide or
@@ -73,15 +74,14 @@ fn place_of(index: u32) -> Place {
 }
 
 fn tile_of(flat: u32, piece: u32) -> Tile {
-  let blocks = (params.seq_q + TILE_Q - 1u) / TILE_Q;
-  let place = tile_and_head(flat, blocks);
+  let tiles = (params.seq_q + TILE_Q - 1u) / TILE_Q;
+  let place = tile_and_head(flat, tiles);
   let query = place.x * TILE_Q;
   let head = place.y % params.heads;
   let batch = place.y / params.heads;
   let kv_head = head / params.group;
   let real = real_keys(batch);
-  // Whole blocks, so that only the last one of all has keys that there aren't.
-  let length = ((params.seq_kv + TILE_KV - 1u) / TILE_KV + pieces() - 1u) / pieces() * TILE_KV;
+  let length = blocks_of_piece() * TILE_KV;
   return Tile(
     batch,
     head,
@@ -93,6 +93,20 @@ fn tile_of(flat: u32, piece: u32) -> Tile {
     max(visible(query, real).x, piece * length),
     min(visible(min(query + TILE_Q, params.seq_q) - 1u, real).y, piece * length + length),
   );
+}
+
+// Blocks of keys in each piece but the last, which `pieces` has here.
+fn blocks_of_piece() -> u32 {
+  return select(blocks_of_keys(), pieces(), PARTS == 1u);
+}
+
+fn blocks_of_keys() -> u32 {
+  return (params.seq_kv + TILE_KV - 1u) / TILE_KV;
+}
+
+// Pieces of each tile's keys.
+fn pieces_of_keys() -> u32 {
+  return select(1u, (blocks_of_keys() + blocks_of_piece() - 1u) / blocks_of_piece(), PARTS == 1u);
 }
 
 // The pass that has the `four`-th four of an invocation's keys: number `lane % 8` of each of its eighths.
@@ -175,7 +189,7 @@ fn across_lanes(place: Place, mine: array<vec4<f32>, ROWS4>, adding: bool) -> ar
 @compute @workgroup_size(THREADS)
 fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
   let flat = flat_group(workgroup.id, workgroup.count);
-  if flat >= params.tiles * pieces() {
+  if flat >= params.tiles * pieces_of_keys() {
     return;
   }
   let piece = flat / params.tiles;
@@ -293,7 +307,7 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
       let query = tile.query + place.group + i * GROUPS;
       if query < params.seq_q {
         let row = (tile.batch * params.heads + tile.head) * params.seq_q + query;
-        let base = (row * pieces() + piece) * ((v_head_dim() + 7u) / 4u * 4u);
+        let base = (row * pieces_of_keys() + piece) * ((v_head_dim() + 7u) / 4u * 4u);
         if place.lane == 0u {
           write_part(base, vec4<f32>(peaks[i / 4u][i % 4u], totals[i / 4u][i % 4u], sink, 0.0));
         }

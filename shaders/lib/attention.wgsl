@@ -19,8 +19,8 @@ const LOWEST: f32 = -0x1.fffffep+127f;
 const LOG2_E: f32 = 1.4426950408889634;
 const LN_2: f32 = 0.6931471805599453;
 
-// Bits of `options`. Above them, it has 16 of the number of pieces into which the keys are split, and eight of
-// the first sink's place in its binding.
+// Bits of `options`. Above them, it has 16 of the number of pieces into which the keys are split (for attention/flash, of
+// the blocks of keys in a piece), and eight of the first sink's place in its binding.
 const CAUSAL: u32 = 1u;
 const HAS_MASK: u32 = 2u;
 const HAS_LENGTHS: u32 = 4u;

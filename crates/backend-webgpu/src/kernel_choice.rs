@@ -92,7 +92,9 @@ impl WebGpuBackend {
 
     /// Makes attention use one kernel wherever it can, for tests and measurements: one of
     /// [`attention_kernels`](Self::attention_kernels), with `+split4` or the like for the number of pieces
-    /// into which kernels that can split the keys cut them, and `+fixup` behind it where the last workgroup puts them together.
+    /// into which kernels that can split the keys cut them, and `+fixup` behind it where the last workgroup puts them together;
+    /// or, behind one that begins with `flash/`, with `+blocks7` or the like for as many of its blocks of keys in each piece
+    /// but the last.
     /// `None` lets the backend choose again.
     ///
     /// # Errors

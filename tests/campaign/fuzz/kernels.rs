@@ -35,6 +35,8 @@ impl Kernels {
         texts.extend(WebGpuBackend::attention_kernels());
         texts.extend(WebGpuBackend::conv_kernels());
         texts.extend(texts.clone().into_iter().map(|name| name + "+split2"));
+        let flash = WebGpuBackend::attention_kernels().into_iter().filter(|name| name.starts_with("flash/"));
+        texts.extend(flash.map(|name| name + "+blocks2"));
         let line = format!("{M}x{M}x{M}x1 f32-f32-f32 nn aligned = tiled/64x64x16+split2\n");
         let header = self.backend.tuning()?;
         texts.extend([header.clone(), format!("{header}{line}"), format!("{header}{line}{line}")]);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::pieces::Division;
 use super::plan::Kernel;
 #[cfg(feature = "test-hooks")]
 use super::{cooperative, decode, decode_cooperative, flash, split};
@@ -9,12 +10,12 @@ use super::{cooperative, decode, decode_cooperative, flash, split};
 use crate::kernels::KernelSource;
 use crate::ops::shared::kernel_override;
 
-/// The kernel to be used wherever it can be, into how many pieces the keys are split where it splits them, and whether
-/// the last workgroup puts these together.
+/// The kernel to be used wherever it can be, how the keys are divided where it divides them, and whether the last
+/// workgroup puts pieces together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KernelOverride {
     pub(super) kernel: Kernel,
-    pub(super) splits: usize,
+    pub(super) division: Division,
     pub(super) fixup: bool,
 }
 
@@ -26,15 +27,25 @@ impl kernel_override::KernelOverride for KernelOverride {
         Kernel::all()
     }
 
-    /// Reads `flash/64x64x64r8`, `split/4+split16`, `split/4+split16+fixup` and the like.
+    /// Reads `flash/64x64x64r8`, `flash/64x64x64r8+blocks7`, `split/4+split16`, `split/4+split16+fixup` and the like.
     fn read(name: &str) -> Option<Self> {
         let (plan, fixup) = name.strip_suffix(FIXUP).map_or((name, false), |plan| (plan, true));
-        let (kernel, count) = plan.split_once("+split").unwrap_or((plan, "1"));
-        let kernel = kernel_override::find(Kernel::all(), kernel)?;
-        // As it is written: no sign, no zero before it.
-        let splits = count.parse().ok().filter(|splits: &usize| *splits > 0 && splits.to_string() == count);
-        Some(Self { kernel, splits: splits?, fixup })
+        let (name, division) = plan.find('+').map_or((plan, ""), |at| plan.split_at(at));
+        let kernel = kernel_override::find(Kernel::all(), name)?;
+        let has_blocks = matches!(kernel, Kernel::Flash(_)) && !fixup;
+        let division = match (division.strip_prefix("+split"), division.strip_prefix("+blocks")) {
+            _ if division.is_empty() => Division::WHOLE,
+            (Some(pieces), _) => Division::Pieces(count(pieces)?),
+            (_, Some(blocks)) if has_blocks => Division::Blocks(count(blocks)?),
+            _ => return None,
+        };
+        Some(Self { kernel, division, fixup })
     }
+}
+
+/// A number above 0 as it is written: no sign, no zero before it.
+fn count(text: &str) -> Option<usize> {
+    text.parse().ok().filter(|count: &usize| *count > 0 && count.to_string() == text)
 }
 
 #[cfg(feature = "test-hooks")]
@@ -54,11 +65,7 @@ impl KernelOverride {
 /// As it is read.
 impl fmt::Display for KernelOverride {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.splits {
-            1 => write!(f, "{}", self.kernel)?,
-            splits => write!(f, "{}+split{splits}", self.kernel)?,
-        }
-        f.write_str(if self.fixup { FIXUP } else { "" })
+        write!(f, "{}{}{}", self.kernel, self.division, if self.fixup { FIXUP } else { "" })
     }
 }
 
@@ -73,17 +80,30 @@ mod tests {
             for (splits, fixup) in [(1, false), (7, false), (7, true)] {
                 let text = format!("{name}+split{splits}{}", if fixup { FIXUP } else { "" });
                 let forced = KernelOverride::parse("test", &text).unwrap();
-                let read = (forced.kernel.to_string(), forced.splits, forced.fixup);
-                assert_eq!(read, (name.clone(), splits, fixup));
+                let read = (forced.kernel.to_string(), forced.division, forced.fixup);
+                assert_eq!(read, (name.clone(), Division::Pieces(splits), fixup));
             }
+            let text = format!("{name}+blocks7");
+            let read = KernelOverride::read(&text);
+            assert_eq!(read.map(|forced| forced.to_string()), name.starts_with("flash/").then_some(text));
         }
         let counts = ["", "0", "00", "01", "+1", "-1", " 1", "1 ", "1+split2", "99999999999999999999"];
-        let counts = counts.map(|count| format!("split/4+split{count}"));
-        for wrong in
-            ["", "flash", "flash/1x1x1r1", "split/4+", "split/4 ", "x+split2", "split/4+fixup+split2"]
-                .map(str::to_owned)
-                .iter()
-                .chain(&counts)
+        let counts = ["split/4+split", "flash/64x64x64r8+blocks"]
+            .map(|kernel| counts.map(|count| format!("{kernel}{count}")))
+            .concat();
+        for wrong in [
+            "",
+            "flash",
+            "flash/1x1x1r1",
+            "split/4+",
+            "split/4 ",
+            "x+split2",
+            "split/4+fixup+split2",
+            "flash/64x64x64r8+blocks2+fixup",
+        ]
+        .map(str::to_owned)
+        .iter()
+        .chain(&counts)
         {
             let error = KernelOverride::parse("test", wrong).unwrap_err();
             assert_eq!(error.kind(), backend_api::ErrorKind::Unsupported, "{wrong}");

@@ -2,7 +2,7 @@
 //!
 //! [`Plan`] says which kernel computes it. The kernels are `attention/flash` on any device,
 //! `attention/cooperative` on tensor cores, and for few queries `attention/decode_cooperative` on tensor
-//! cores, `attention/decode` in subgroups or `attention/split`. Where the keys are in pieces, `attention/combine` puts
+//! cores, `attention/decode` in subgroups (also for more queries over few keys) or `attention/split`. Where the keys are in pieces, `attention/combine` puts
 //! their parts together.
 
 mod blocks;
@@ -12,6 +12,7 @@ mod decode_cooperative;
 mod decode_fragments;
 mod fixup;
 mod flash;
+mod flash_pieces;
 mod fragments;
 mod in_turns;
 mod kernel_override;
@@ -163,12 +164,12 @@ fn windows(
 
 fn run(problem: Problem<'_>, plan: &Plan) -> BackendResult<()> {
     let Problem { ctx, op, desc, .. } = problem;
-    let Plan { kernel, wide, splits, fixup } = *plan;
-    let keys = pieces::seen_keys(desc).div_ceil(splits.max(1));
-    iterations::require(ctx, op, "seq_kv", keys, kernel.iterations(desc))?;
+    let Plan { kernel, wide, division, fixup } = *plan;
+    iterations::require(ctx, op, "seq_kv", plan.keys_of_workgroup(desc), kernel.iterations(desc))?;
+    let splits = division.pieces();
     let output = if fixup { Output::FixedUp } else { Output::Parts };
     match kernel {
-        Kernel::Flash(tile) => flash::run(problem, tile, wide, splits),
+        Kernel::Flash(tile) => flash::run(problem, tile, wide, division),
         Kernel::Cooperative(tile) => cooperative::run(problem, tile),
         Kernel::DecodeCooperative(tile) => decode_cooperative::run(problem, tile, splits, output),
         Kernel::Decode(workgroup) => decode::run(problem, workgroup, splits, output),

@@ -1,6 +1,8 @@
 //! What the kernels for few queries share: keys in pieces, and attention/combine, which puts their parts
 //! together where the last workgroup doesn't.
 
+use std::fmt;
+
 use backend_api::desc::{AttentionAlignment, AttentionDesc};
 use backend_api::kv::KvFormat;
 use backend_api::support::checked_product;
@@ -62,6 +64,39 @@ pub(super) fn combine_variant(types: Types, head_dim: usize, pieces: usize) -> V
     let [q, kv, paged] = types.constants();
     let source = if types.kv == KvFormat::Q8_0 { &COMBINE_BLOCKS } else { &COMBINE };
     Variant::new(source, [types.q, types.mask()], [threads as u32, lanes as u32, q, kv, paged])
+}
+
+/// How the keys of tiles of queries are divided among workgroups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Division {
+    /// Into so many pieces.
+    Pieces(usize),
+    /// Into pieces of so many blocks of attention/flash, the last of which may be shorter.
+    Blocks(usize),
+}
+
+impl Division {
+    /// All keys for one workgroup.
+    pub(super) const WHOLE: Self = Self::Pieces(1);
+
+    /// The pieces of a kernel without such blocks.
+    pub(super) const fn pieces(self) -> usize {
+        match self {
+            Self::Pieces(pieces) if pieces > 0 => pieces,
+            _ => 1,
+        }
+    }
+}
+
+/// Such as `+split16` or `+blocks7`.
+impl fmt::Display for Division {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pieces(1) => Ok(()),
+            Self::Pieces(pieces) => write!(f, "+split{pieces}"),
+            Self::Blocks(blocks) => write!(f, "+blocks{blocks}"),
+        }
+    }
 }
 
 /// What a kernel for few queries writes.

@@ -8,7 +8,8 @@ use backend_api::{DType, DeviceKind};
 
 use super::cooperative::CooperativeTile;
 use super::flash::{self, FlashTile};
-use super::pieces::{Output, Pieces, ROWS, bytes_of_parts, rows_for, seen_keys, shared_rows};
+use super::flash_pieces::FlashPieces;
+use super::pieces::{Division, Output, Pieces, ROWS, bytes_of_parts, rows_for, seen_keys, shared_rows};
 use super::{KernelOverride, Windows, decode, decode_cooperative, fixup, has_small_scores, split};
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::iterations;
@@ -31,8 +32,7 @@ pub(super) struct Plan {
     pub(super) kernel: Kernel,
     /// Whether operands are read 16 bytes at a time, or keys and values as blocks.
     pub(super) wide: bool,
-    /// Pieces of the keys.
-    pub(super) splits: usize,
+    pub(super) division: Division,
     /// Whether the last workgroup puts these together.
     pub(super) fixup: bool,
 }
@@ -156,8 +156,7 @@ impl Plan {
     /// The plan with no more keys in a split than the device's loops may take (see [`iterations`]), by a
     /// kernel that splits them.
     fn in_short_pieces(self, ctx: &OpContext, desc: &AttentionDesc) -> Self {
-        let keys = seen_keys(desc);
-        let wanted = keys.div_ceil(self.splits.max(1)).saturating_mul(self.kernel.iterations(desc));
+        let wanted = self.keys_of_workgroup(desc).saturating_mul(self.kernel.iterations(desc));
         if iterations::exceeded(ctx, wanted).is_none() {
             return self;
         }
@@ -172,22 +171,37 @@ impl Plan {
             Kernel::Flash(_) | Kernel::Cooperative(_) => return self,
             kernel => kernel,
         };
-        let each = kernel.iterations(desc);
+        let (keys, each) = (seen_keys(desc), kernel.iterations(desc));
         let splits = iterations::exceeded(ctx, keys.saturating_mul(each))
             .map_or(1, |most| keys.div_ceil((most / each).saturating_sub(LEAST_KEYS).max(1)));
         let fixup = self.fixup && kernel.fixes_up(ctx, desc, splits);
-        Self { kernel, splits, fixup, ..self }
+        Self { kernel, division: Division::Pieces(splits), fixup, ..self }
+    }
+
+    /// The most keys of a workgroup.
+    pub(super) fn keys_of_workgroup(&self, desc: &AttentionDesc) -> usize {
+        let seen = seen_keys(desc);
+        match self.kernel {
+            // Its pieces are of all keys, of which a window may lie in one.
+            Kernel::Flash(tile) => FlashPieces::new(tile, desc, self.division)
+                .map_or(seen, |pieces| pieces.length.saturating_mul(tile.block()).min(seen)),
+            _ => seen.div_ceil(self.division.pieces()),
+        }
     }
 
     fn fastest(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> Self {
         let wide = desc.kv_format == KvFormat::Q8_0 || reads_wide(desc, windows);
         // Whether it suits may take a self-test, during which nobody has to wait for the lock.
         let forced = ctx.state.attention_override.get();
-        if let Some(KernelOverride { kernel, splits, fixup }) = forced
+        if let Some(KernelOverride { kernel, division, fixup }) = forced
             && kernel.suits(ctx, desc, windows)
-            && (!fixup || kernel.fixes_up(ctx, desc, splits))
+            && (!fixup || kernel.fixes_up(ctx, desc, division.pieces()))
         {
-            return Self { kernel, wide, splits: splits.min(desc.seq_kv.max(1)), fixup };
+            let division = match division {
+                Division::Pieces(pieces) => Division::Pieces(pieces.min(desc.seq_kv.max(1))),
+                blocks @ Division::Blocks(_) => blocks,
+            };
+            return Self { kernel, wide, division, fixup };
         }
         let compute_units = ctx.profile().compute_units;
         let blocks = desc.kv_format == KvFormat::Q8_0 || desc.block_table.is_some();
@@ -197,25 +211,52 @@ impl Plan {
             let fixup = matches!(kernel, Kernel::DecodeCooperative(_))
                 && kernel.parts(ctx, desc, splits).is_some_and(|parts| parts.are_fast(ctx))
                 && kernel.fixes_up(ctx, desc, splits);
-            return Self { kernel, wide, splits, fixup };
+            return Self { kernel, wide, division: Division::Pieces(splits), fixup };
         }
         let tiles = CooperativeTile::candidates(desc, compute_units);
         if let Some(kernel) = tiles.map(Kernel::Cooperative).find(|kernel| kernel.suits(ctx, desc, windows)) {
-            return Self { kernel, wide, splits: 1, fixup: false };
+            return Self { kernel, wide, division: Division::WHOLE, fixup: false };
         }
         let limits = &ctx.gpu().limits;
         let tile = FlashTile::choose(limits, desc, compute_units);
-        let have_room = |&(_, pieces): &(FlashTile, usize)| {
-            bytes_of_parts("attention", desc, pieces)
+        let whole = (tile, Division::WHOLE, tile.nanoseconds(desc, compute_units));
+        if ctx.gpu().info.kind == DeviceKind::SoftwareAdapter {
+            return Self { kernel: Kernel::Flash(tile), wide, division: Division::WHOLE, fixup: false };
+        }
+        let have_room = |pieces: FlashPieces| {
+            bytes_of_parts("attention", desc, pieces.count)
                 .is_ok_and(|bytes| bytes as u64 <= ctx.device.limits.max_bytes)
         };
-        let in_pieces = match ctx.gpu().info.kind {
-            DeviceKind::SoftwareAdapter => None,
-            _ => tile.in_pieces(limits, desc, compute_units).filter(have_room),
-        };
-        let (tile, splits) = in_pieces.unwrap_or((tile, 1));
-        Self { kernel: Kernel::Flash(tile), wide, splits, fixup: false }
+        let in_pieces = FlashPieces::choose(tile, limits, desc, compute_units, have_room);
+        let (tile, division, time) =
+            in_pieces.map_or(whole, |(tile, pieces, time)| (tile, Division::Blocks(pieces.length), time));
+        let kernel = for_short_sequences(ctx, desc, windows, time);
+        match kernel {
+            Some(kernel) => Self { kernel, wide, division: Division::WHOLE, fixup: false },
+            None => Self { kernel: Kernel::Flash(tile), wide, division, fixup: false },
+        }
     }
+}
+
+/// The kernel for few queries that takes all keys in few steps, where it should be faster for many queries than
+/// attention/flash, whose blocks take so many nanoseconds.
+fn for_short_sequences(
+    ctx: &OpContext,
+    desc: &AttentionDesc,
+    windows: &Windows,
+    flash: f64,
+) -> Option<Kernel> {
+    /// Nanoseconds of attention/flash besides its blocks.
+    const LAUNCH: f64 = 2000.0;
+    let compute_units = ctx.profile().compute_units;
+    let times =
+        decode::Workgroup::ALL.map(|workgroup| (workgroup, workgroup.nanoseconds(desc, compute_units)));
+    let faster = times.into_iter().filter(|&(workgroup, time)| {
+        time < flash + LAUNCH
+            && decode::has_few_keys(ctx, desc, workgroup)
+            && Kernel::Decode(workgroup).suits(ctx, desc, windows)
+    });
+    faster.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(workgroup, _)| Kernel::Decode(workgroup))
 }
 
 /// The kernel for few queries that should be the fastest of those that are possible, if any is, and the
@@ -301,8 +342,8 @@ fn is_aligned(
 /// what else there is to know.
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kernel, splits, fixup, .. } = *self;
-        write!(f, "{}", KernelOverride { kernel, splits, fixup })?;
+        let Self { kernel, division, fixup, .. } = *self;
+        write!(f, "{}", KernelOverride { kernel, division, fixup })?;
         if self.wide { Ok(()) } else { f.write_str(", element by element") }
     }
 }

@@ -67,7 +67,7 @@ pub(super) struct Problem<'a> {
     pub(super) windows: &'a Windows,
 }
 
-/// The parameters for so many tiles, with the keys in so many pieces.
+/// The parameters for so many tiles, with the keys in so many pieces, or for attention/flash in pieces of so many blocks.
 pub(super) fn params(problem: Problem<'_>, tiles: usize, splits: usize) -> BackendResult<Params> {
     let Problem { op, desc, windows, .. } = problem;
     let place = |window: &Window, [batches, heads, seq]: [usize; 3], strides: HeadLayout| {
