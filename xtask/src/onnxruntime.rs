@@ -12,10 +12,10 @@ const ONNX: &str = "onnx==1.23.2";
 
 /// The tests of a version, in the order in which they run.
 const ALL: &[&str] =
-    &["node_models", "models", "architectures", "operators", "recurrent", "failures", "profiling"];
+    &["node_models", "models", "architectures", "operators", "recurrent", "sharing", "failures", "profiling"];
 
 /// The tests of a version between the first and the last one.
-const BETWEEN: &[&str] = &["node_models", "models", "failures", "profiling"];
+const BETWEEN: &[&str] = &["node_models", "models", "sharing", "failures", "profiling"];
 
 /// The example for programs in Rust, a package outside the workspace.
 const RUST_EXAMPLE: &str = "examples/ort/Cargo.toml";

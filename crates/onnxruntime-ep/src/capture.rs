@@ -145,7 +145,7 @@ impl Loan {
         let Some(values) = values else { return Ok(None) };
         let holder: Arc<dyn std::any::Any + Send + Sync> = Arc::new(self);
         let loan = holder.downcast_ref::<Self>().and_then(|loan| loan.recording.as_ref());
-        loan.map(|recording| recording.outputs(&values, &holder)).transpose()
+        loan.map(|recording| recording.outputs(plan, &values, &holder)).transpose()
     }
 }
 

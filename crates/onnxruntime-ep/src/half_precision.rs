@@ -96,8 +96,12 @@ impl Values {
                 && !graph.constants.contains_key(*name)
         };
         let made = |by_wide: bool| {
-            let nodes = graph.nodes.iter().zip(wide).filter(move |&(_, &wide)| wide == by_wide);
-            nodes.flat_map(|(node, _)| &node.outputs).filter(is_f32).cloned()
+            let outputs = graph.nodes.iter().zip(wide).flat_map(|(node, &wide)| {
+                // The mean and the inverse deviation are always of f32.
+                let is_norm = node.operator == "LayerNormalization";
+                node.outputs.iter().enumerate().map(move |(i, name)| (name, wide || is_norm && i > 0))
+            });
+            outputs.filter(move |&(_, wide)| wide == by_wide).map(|(name, _)| name).filter(is_f32).cloned()
         };
         Self {
             in_f32: graph.inputs.iter().filter(is_f32).cloned().chain(made(true)).collect(),

@@ -15,6 +15,17 @@ pub(crate) enum Numbers {
 }
 
 impl Numbers {
+    /// Whether both are the same to the bit: −0 is another number than 0, and NaN is as itself.
+    pub(crate) fn has_bits_of(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Int(a), Self::Int(b)) => a == b,
+            (Self::Float(a), Self::Float(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_bits() == b.to_bits())
+            }
+            _ => false,
+        }
+    }
+
     /// Reads the bytes of an ONNX Runtime tensor.
     pub(crate) fn decode(kind: Kind, bytes: &[u8]) -> Self {
         let words = || bytes.as_chunks::<4>().0.iter();

@@ -134,6 +134,9 @@ impl Tensor {
         let mut steps = shape.iter().zip(&strides).zip(&packed).map(|((e, s), p)| (e, s, p)).filter(is_step);
         let is_whole =
             offset == 0 && count == self.elements.count && steps.all(|(_, stride, packed)| stride == packed);
+        // A view of numbers on the host isn't there itself, also where it is undone: a capture knows by that which values
+        // come from the host.
+        let is_whole = is_whole && (self.view.is_none() || self.elements.host.get().is_none());
         let view = (!is_whole).then(|| Arc::new(View { offset, strides, packed: OnceLock::new() }));
         Self { kind: self.kind, shape, view, elements: Arc::clone(&self.elements) }
     }

@@ -23,7 +23,10 @@ pub(super) fn exact(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
                 (view.is_close(a, half, 0.5) && gate_of(view, b)? == x).then_some(x)?
             }
         };
-        Some(vec![replacing(last, "Gelu", &[x])])
+        // Of a factor of one dimension, a tensor without dimensions gets one.
+        let shape = view.graph.types.get(x).and_then(|known| known.shape.as_ref());
+        let has_dimensions = shape.is_none_or(|shape| !shape.is_empty());
+        has_dimensions.then(|| vec![replacing(last, "Gelu", &[x])])
     })
 }
 

@@ -128,7 +128,7 @@ fn multi_head(call: &Call<'_>) -> Result<Vec<Tensor>> {
         if first + width > bias.count() {
             return Err(Error::invalid(format!("a bias of {} numbers", bias.count())));
         }
-        let own = d.viewed(bias, first, vec![width], vec![1])?;
+        let own = d.viewed(&d.packed(bias)?, first, vec![width], vec![1])?;
         first += width;
         Heads::new(call, &d.binary(BinaryOp::Add, x, &own)?, heads)
     };
@@ -140,7 +140,8 @@ fn multi_head(call: &Call<'_>) -> Result<Vec<Tensor>> {
 
 fn projected(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let d = call.device();
-    let epilogue = Epilogue { alpha: 1.0, bias: call.optional(2), activation: Activation::Identity };
+    let bias = call.optional(2).map(|bias| d.packed(bias)).transpose()?;
+    let epilogue = Epilogue { alpha: 1.0, bias: bias.as_ref(), activation: Activation::Identity };
     let (x, weights) = (d.packed(call.input(0)?)?, d.packed(call.input(1)?)?);
     let all = product(call, &x, &weights, [BackendTranspose::NoTrans; 2], epilogue)?;
     let &[batch, tokens, columns] = all.shape.as_slice() else {

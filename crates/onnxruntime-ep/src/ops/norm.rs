@@ -22,7 +22,7 @@ pub(super) const OPERATORS: &[Operator] = &[
         .with_check(two_outputs),
     Operator::new("GroupNormalization", Kinds::Float, group).with_check(per_channel),
     Operator::new("InstanceNormalization", Kinds::Float, instance),
-    Operator::new("MeanVarianceNormalization", Kinds::Float, mean_variance),
+    Operator::new("MeanVarianceNormalization", Kinds::Float, mean_variance).with_check(axes_there_are),
     Operator::new("BatchNormalization", Kinds::Float, batch).with_check(per_channel_of_one_precision),
 ];
 
@@ -35,6 +35,12 @@ fn plain_factors(graph: &Graph, node: &Node) -> std::result::Result<(), String> 
     let kind = graph.input_kind(node, 0);
     let is_plain = |i| node.input(i).is_none() || graph.input_kind(node, i) == kind;
     if is_plain(1) && is_plain(2) { Ok(()) } else { Err("mixed precision".to_owned()) }
+}
+
+/// The axes that are meant where none are named are those of images.
+fn axes_there_are(graph: &Graph, node: &Node) -> std::result::Result<(), String> {
+    let is_known = node.ints("axes").is_some() || graph.input_rank(node, 0).is_some_and(|rank| rank >= 4);
+    if is_known { Ok(()) } else { Err("the axes of images on fewer dimensions".to_owned()) }
 }
 
 /// The result and the sum, without what only training needs.
