@@ -3,8 +3,8 @@
     python embed_with_ray.py MODEL.onnx IDS.parquet OUT
 
 MODEL takes `input_ids` and `attention_mask` and gives hidden states, as all-MiniLM-L6-v2 does; IDS has columns of the
-same names, padded to one length. Ray counts NVIDIA GPUs: each has an actor. Without them there are two actors in all,
-each on the first device of its machine, which COMPUTE_BACKEND chooses.
+same names, padded to one length. Ray counts NVIDIA GPUs: each has an actor. Without them there are two actors in all, or
+one where Ray has fewer than four CPUs, each on the first device of its machine, which COMPUTE_BACKEND chooses.
 """
 
 import sys
@@ -44,9 +44,11 @@ class Embedder:
 
 def main(model: str, corpus: str, out: str) -> None:
     ray.init()
-    # One actor for each GPU; without GPUs two in all, which leave a CPU free for reading and writing.
-    gpus = int(ray.cluster_resources().get("GPU", 0))
-    actors = ActorPoolStrategy(size=gpus or 2)
+    # One actor for each GPU; without GPUs two in all, or one: actors that take all CPUs would leave none for reading and
+    # writing, and the job would wait for ever.
+    resources = ray.cluster_resources()
+    gpus = int(resources.get("GPU", 0))
+    actors = ActorPoolStrategy(size=gpus or (2 if resources.get("CPU", 1) >= 4 else 1))
     # Batches of one size have shapes that repeat, which the provider replays.
     embeddings = ray.data.read_parquet(corpus).map_batches(
         Embedder, fn_constructor_args=(model,), batch_size=64, compute=actors, num_gpus=1 if gpus else 0
