@@ -122,7 +122,9 @@ struct DryRun {
 }
 
 /// The self-test of a variant, to be made later and elsewhere.
-pub(crate) struct Trial(Box<dyn FnOnce(&OpContext) -> BackendResult<()> + Send>);
+pub(crate) struct Trial(Box<Check>);
+
+type Check = dyn FnOnce(&OpContext) -> BackendResult<()> + Send;
 
 impl fmt::Debug for Trial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
