@@ -146,7 +146,7 @@ pub(super) fn product(
     let (m, k) = if trans[0].is_transposed() { (a_columns, a_rows) } else { (a_rows, a_columns) };
     let (b_k, n) = if trans[1].is_transposed() { (b_columns, b_rows) } else { (b_rows, b_columns) };
     if k != b_k {
-        return Err(Error::invalid(format!("a product of {:?} and {:?}", a.shape, b.shape)));
+        return Err(unequal_sums(&a, k, &b, b_k));
     }
     let outer = broadcast(a_outer, b_outer)?;
     let batch: usize = outer.iter().product();
@@ -205,6 +205,11 @@ pub(super) fn product(
     y.reshaped(shape)
 }
 
+fn unequal_sums(a: &Tensor, a_k: usize, b: &Tensor, b_k: usize) -> Error {
+    let (a, b) = (&a.shape, &b.shape);
+    Error::invalid(format!("{a:?} can't be multiplied by {b:?}: sums of {a_k} and of {b_k} products"))
+}
+
 /// `alpha · op(A) · op(B) + beta · C`, with C broadcast: a bias where it is a row, else what the product is
 /// added to.
 fn gemm(call: &Call<'_>) -> Result<Vec<Tensor>> {
@@ -225,7 +230,7 @@ fn gemm(call: &Call<'_>) -> Result<Vec<Tensor>> {
     }
     let b_k = if trans[1].is_transposed() { b_columns } else { b_rows };
     if k != b_k {
-        return Err(Error::invalid(format!("a product of {:?} and {:?}", a.shape, b.shape)));
+        return Err(unequal_sums(a, k, b, b_k));
     }
     let y = match c {
         // A copy, because the product is added in place.

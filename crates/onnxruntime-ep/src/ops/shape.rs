@@ -72,7 +72,8 @@ pub(crate) fn axes(named: &[i64], rank: usize) -> Result<Vec<usize>> {
 
 /// An extent or a count that isn't negative.
 pub(crate) fn extent(number: i64) -> Result<usize> {
-    usize::try_from(number).map_err(|_| Error::invalid(format!("{number} is no extent")))
+    usize::try_from(number)
+        .map_err(|_| Error::invalid(format!("{number} is not a number of elements along a dimension")))
 }
 
 /// The most numbers that a list on the host may have: 2 GiB of them.

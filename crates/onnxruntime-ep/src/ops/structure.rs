@@ -62,6 +62,7 @@ fn reshape(call: &Call<'_>) -> Result<Vec<Tensor>> {
                 open = Some(k);
                 1
             }
+            -1 => return Err(Error::invalid(format!("{wanted:?} leaves more than one dimension open"))),
             0 if keeps => *x.shape.get(k).ok_or_else(|| Error::invalid("no extent to keep"))?,
             number => extent(number)?,
         });
@@ -70,6 +71,9 @@ fn reshape(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let known = elements(&shape)?;
     if let Some(extent) = open.and_then(|k| shape.get_mut(k)) {
         *extent = x.count().checked_div(known).unwrap_or(0);
+    }
+    if open.is_some() && elements(&shape)? != x.count() {
+        return Err(Error::invalid(format!("{:?} can't be reshaped to {wanted:?}", x.shape)));
     }
     Ok(vec![call.device().reshape(x, shape)?])
 }
