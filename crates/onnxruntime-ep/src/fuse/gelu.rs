@@ -23,11 +23,27 @@ pub(super) fn exact(view: &View<'_>, last: &Node) -> Option<Vec<Node>> {
                 (view.is_close(a, half, 0.5) && gate_of(view, b)? == x).then_some(x)?
             }
         };
-        // Of a factor of one dimension, a tensor without dimensions gets one.
+        // A factor of one dimension gives a number a dimension. A number's shape is told as one that isn't known.
         let shape = view.graph.types.get(x).and_then(|known| known.shape.as_ref());
-        let has_dimensions = shape.is_none_or(|shape| !shape.is_empty());
-        has_dimensions.then(|| vec![replacing(last, "Gelu", &[x])])
+        let has_dimensions = shape.is_some_and(|shape| !shape.is_empty());
+        let is_shaped_as_x =
+            has_dimensions || !last.inputs.iter().any(|input| has_shaped_constant(view, input, x));
+        is_shaped_as_x.then(|| vec![replacing(last, "Gelu", &[x])])
     })
+}
+
+/// Whether a value is computed of `x` with a constant that has dimensions.
+fn has_shaped_constant(view: &View<'_>, value: &str, x: &str) -> bool {
+    if value == x {
+        return false;
+    }
+    match view.graph.constants.get(value) {
+        Some(constant) => constant.rank() > 0,
+        None => view
+            .producers
+            .get(value)
+            .is_some_and(|node| node.inputs.iter().any(|input| has_shaped_constant(view, input, x))),
+    }
 }
 
 /// The x of `1 + erf(x / √2)`.

@@ -28,7 +28,7 @@ pub(super) static FLASH: KernelSource = kernel!(
 /// Fours of a chunk, as the kernel has it.
 const FOURS: usize = 8;
 
-/// So many workgroups, each of so many blocks of keys.
+/// Workgroups that have equally many blocks of keys.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Workgroups {
     pub(super) blocks: usize,
