@@ -52,8 +52,8 @@ fn check(backend: &WebGpuBackend, kernel: &str) -> Result<(), Failed> {
     outcome
 }
 
-/// Whether a kernel on tensor cores makes attention that suits it: one that fails its self-test is replaced
-/// without a word, as is one whose last workgroup can't put pieces together.
+/// Whether a kernel makes attention that suits it: one on tensor cores that fails its self-test is replaced without a word, as
+/// is one whose last workgroup can't put pieces together, or whose pieces are too long for the device's loops.
 fn is_used(
     backend: &WebGpuBackend,
     kernel: &str,
@@ -63,6 +63,7 @@ fn is_used(
     // What subgroups have to be for attention/decode isn't told.
     let dtype = match kernel.split('/').next() {
         Some("cooperative" | "cooperative-decode") => DType::F16,
+        Some("flash") => DType::F32,
         Some("split") if is_fixed_up => DType::F32,
         _ => return Ok(()),
     };
@@ -79,7 +80,11 @@ fn is_used(
     );
     let used = backend.explain_attention(&desc)?;
     ptrs.iter().try_for_each(|&ptr| backend.free(ptr))?;
-    let name = if is_fixed_up { kernel } else { kernel.split('+').next().unwrap_or_default() };
+    let name = if is_fixed_up || kernel.contains("+blocks") {
+        kernel
+    } else {
+        kernel.split('+').next().unwrap_or_default()
+    };
     if used.starts_with(name) { Ok(()) } else { Err(format!("{used} is used").into()) }
 }
 

@@ -54,8 +54,8 @@ impl WebGpuBackend {
     }
 }
 
-/// Compiles kernels by as many threads as the host has, as drivers compile each on its caller's, and hands each with what
-/// became of it to `then` on its thread, which ends with an error of that.
+/// Compiles kernels by as many threads as the host has, as drivers compile each on its caller's. `then` is called with each
+/// kernel and whether it compiled, on its thread, which compiles no more after an error of `then`.
 #[cfg(not(any(target_family = "wasm", feature = "shuttle")))]
 async fn compile(
     device: &Context,

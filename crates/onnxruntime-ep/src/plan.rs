@@ -180,11 +180,13 @@ impl Plan {
 
     /// The packed outputs.
     pub(crate) fn taken(&self, values: &[Option<Tensor>], device: Device<'_>) -> Result<Vec<Tensor>> {
-        let taken = |&place: &usize| {
-            let output = values[place].as_ref();
-            device.packed(output.ok_or_else(|| Error::invalid("an output was not computed"))?)
-        };
-        self.outputs.iter().map(taken).collect()
+        self.outputs.iter().map(|&place| Self::output(values, place, device)).collect()
+    }
+
+    /// One of the outputs, packed.
+    pub(crate) fn output(values: &[Option<Tensor>], place: usize, device: Device<'_>) -> Result<Tensor> {
+        let output = values[place].as_ref();
+        device.packed(output.ok_or_else(|| Error::invalid("an output was not computed"))?)
     }
 
     /// The outputs of a step.

@@ -2,7 +2,7 @@
 
 MODEL and tokenizer.json are a sentence encoder's, such as all-MiniLM-L6-v2 as sentence-transformers exports it:
 `input_ids`, `attention_mask` and perhaps `token_type_ids` in, hidden states out. Prints the cosine of the first text's
-embedding with each other's. Needs the package tokenizers.
+embedding with each other's. Needs the package tokenizers, and ONNX Runtime 1.25.1, as `providers=` doesn't know plugins before.
 """
 
 import sys
@@ -27,7 +27,8 @@ def embed(session: onnxruntime.InferenceSession, tokenizer: Tokenizer, texts: li
 
 def main(model: str, vocabulary: str, texts: list[str]) -> None:
     wgpu.register()
-    session = onnxruntime.InferenceSession(model, providers=[wgpu.get_ep_name(), "CPUExecutionProvider"])
+    # Without `enable_fallback=False`, Python would go on with the CPU provider where this one's session can't be made.
+    session = onnxruntime.InferenceSession(model, providers=[wgpu.get_ep_name(), "CPUExecutionProvider"], enable_fallback=False)
     tokenizer = Tokenizer.from_file(vocabulary)
     tokenizer.enable_padding()
     tokenizer.enable_truncation(256)

@@ -264,10 +264,7 @@ impl Recording {
         let output = |output: &Output| match output {
             Output::Fixed(tensor) => Ok(tensor.clone()),
             Output::Graph(tensor) => Ok(tensor.lent(holder)),
-            Output::Host(place) => match &values[*place] {
-                Some(tensor) => device.packed(tensor),
-                None => Err(Error::invalid("an output was not computed")),
-            },
+            Output::Host(place) => Plan::output(values, *place, device),
         };
         self.outputs.iter().map(output).collect()
     }

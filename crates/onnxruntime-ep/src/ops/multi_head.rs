@@ -120,15 +120,16 @@ fn summand(call: &Call<'_>, mask: &Tensor, kind: Kind) -> Result<Tensor> {
 fn multi_head(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let d = call.device();
     let heads = number_of(call, "num_heads");
+    let bias = call.optional(3).map(|bias| d.packed(bias)).transpose()?;
     let mut first = 0;
     let mut part = |i| -> Result<Heads> {
         let x = call.input(i)?;
-        let Some(bias) = call.optional(3) else { return Heads::new(call, x, heads) };
+        let Some(bias) = &bias else { return Heads::new(call, x, heads) };
         let width = x.shape.last().copied().unwrap_or(0);
         if first + width > bias.count() {
             return Err(Error::invalid(format!("a bias of {} numbers", bias.count())));
         }
-        let own = d.viewed(&d.packed(bias)?, first, vec![width], vec![1])?;
+        let own = d.viewed(bias, first, vec![width], vec![1])?;
         first += width;
         Heads::new(call, &d.binary(BinaryOp::Add, x, &own)?, heads)
     };

@@ -104,7 +104,7 @@ impl Workgroup {
     }
 
     /// The nanoseconds that an H200 takes with all keys in one piece: of a launch, and of either the steps of a workgroup,
-    /// which wait for each other, or the work of all workgroups of a compute unit.
+    /// which wait for each other, or the work of all workgroups of a compute unit (shaders/attention/notes.md has measurements).
     pub(super) fn nanoseconds(self, desc: &AttentionDesc, compute_units: usize) -> f64 {
         let [launch, by_key, workgroup, by_element] = match self {
             Self::WIDE => [4200.0, 15.0, 1600.0, 0.07],

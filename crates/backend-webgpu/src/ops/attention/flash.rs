@@ -35,6 +35,10 @@ pub(super) struct Workgroups {
     pub(super) count: usize,
 }
 
+impl Workgroups {
+    const NONE: Self = Self { blocks: 1, count: 0 };
+}
+
 /// How a workgroup's invocations share its work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FlashTile {
@@ -109,14 +113,18 @@ impl FlashTile {
 
     /// The nanoseconds that an H200 takes with a workgroup for each tile.
     pub(super) fn nanoseconds(self, desc: &AttentionDesc, compute_units: usize) -> f64 {
-        let whole = Workgroups { blocks: desc.seq_kv.div_ceil(self.block()), count: self.tiles(desc) };
-        self.nanoseconds_of(desc, whole, Workgroups { blocks: 1, count: 0 }, compute_units)
+        self.nanoseconds_of(desc, self.whole(desc), Workgroups::NONE, compute_units)
+    }
+
+    /// A workgroup for each tile, with all keys.
+    fn whole(self, desc: &AttentionDesc) -> Workgroups {
+        Workgroups { blocks: desc.seq_kv.div_ceil(self.block()), count: self.tiles(desc) }
     }
 
     /// The nanoseconds that an H200 would take if each compute unit had as many blocks as every other.
     pub(super) fn balanced_nanoseconds(self, desc: &AttentionDesc, compute_units: usize) -> f64 {
-        let blocks = desc.seq_kv.div_ceil(self.block()) as f64 * self.tiles(desc) as f64;
-        blocks / compute_units.max(1) as f64 * self.share(desc)
+        let Workgroups { blocks, count } = self.whole(desc);
+        blocks as f64 * count as f64 / compute_units.max(1) as f64 * self.share(desc)
     }
 
     /// Of a compute unit that has as many workgroups as it works on at a time, a workgroup's share of the time for a block.
@@ -130,11 +138,10 @@ impl FlashTile {
     /// one and a half rounds of tiles of 128, take 1016 µs so and 861 in tiles of 64.
     fn nanoseconds_in_rounds(self, desc: &AttentionDesc, compute_units: usize) -> f64 {
         let places = compute_units.max(1) * self.at_a_time();
-        let count = self.tiles(desc);
-        let count =
-            if count > places { count.checked_next_multiple_of(places).unwrap_or(count) } else { count };
-        let whole = Workgroups { blocks: desc.seq_kv.div_ceil(self.block()), count };
-        self.nanoseconds_of(desc, whole, Workgroups { blocks: 1, count: 0 }, compute_units)
+        let whole = self.whole(desc);
+        let in_rounds = whole.count.checked_next_multiple_of(places).filter(|_| whole.count > places);
+        let rounds = Workgroups { count: in_rounds.unwrap_or(whole.count), ..whole };
+        self.nanoseconds_of(desc, rounds, Workgroups::NONE, compute_units)
     }
 
     /// The nanoseconds that an H200 takes for workgroups of many blocks of keys, and behind them others of fewer, which go

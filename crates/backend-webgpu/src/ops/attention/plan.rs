@@ -219,7 +219,6 @@ impl Plan {
         }
         let limits = &ctx.gpu().limits;
         let tile = FlashTile::choose(limits, desc, compute_units);
-        let whole = (tile, Division::WHOLE, tile.nanoseconds(desc, compute_units));
         if ctx.gpu().info.kind == DeviceKind::SoftwareAdapter {
             return Self { kernel: Kernel::Flash(tile), wide, division: Division::WHOLE, fixup: false };
         }
@@ -228,18 +227,20 @@ impl Plan {
                 .is_ok_and(|bytes| bytes as u64 <= ctx.device.limits.max_bytes)
         };
         let in_pieces = FlashPieces::choose(tile, limits, desc, compute_units, have_room);
-        let (tile, division, time) =
-            in_pieces.map_or(whole, |(tile, pieces, time)| (tile, Division::Blocks(pieces.length), time));
-        let kernel = for_short_sequences(ctx, desc, windows, time);
-        match kernel {
-            Some(kernel) => Self { kernel, wide, division: Division::WHOLE, fixup: false },
-            None => Self { kernel: Kernel::Flash(tile), wide, division, fixup: false },
-        }
+        let (tile, division, time) = match in_pieces {
+            Some((tile, pieces, time)) => (tile, Division::Blocks(pieces.length), time),
+            None => (tile, Division::WHOLE, tile.nanoseconds(desc, compute_units)),
+        };
+        let (kernel, division) = match for_short_sequences(ctx, desc, windows, time) {
+            Some(kernel) => (kernel, Division::WHOLE),
+            None => (Kernel::Flash(tile), division),
+        };
+        Self { kernel, wide, division, fixup: false }
     }
 }
 
-/// The kernel for few queries that takes all keys in few steps, where it should be faster for many queries than
-/// attention/flash, whose blocks take so many nanoseconds.
+/// attention/decode in the workgroups that should be the fastest, where it takes all keys in few steps and should be faster
+/// than attention/flash, whose blocks take `flash` nanoseconds.
 fn for_short_sequences(
     ctx: &OpContext,
     desc: &AttentionDesc,
