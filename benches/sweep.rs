@@ -3,13 +3,16 @@
 //! `cargo bench --bench sweep -- [--seed N] [--count N] [--family NAME,NAME] [--dtype NAME] [--shapes FILE]`;
 //! `COMPUTE_BACKEND=webgpu:0` chooses a device. Each line of the output is `family`, `dtype`, `variant`,
 //! `sizes`, device time and wall time in µs, separated by tabs; a device without a clock has `-` in place of
-//! the first. `--list` prints the shapes alone, which `--shapes` reads. `benches/sweep_torch.py` times PyTorch
+//! the first. `--kernels NAME,NAME` times products, convolutions and attention also by each of these kernels that can make
+//! them, named as `force_matmul`, `force_conv` and `force_attention` of the backend for WebGPU read them, and adds a column
+//! with the kernel. `--list` prints the shapes alone, which `--shapes` reads. `benches/sweep_torch.py` times PyTorch
 //! over such a file and says by how much either is ahead.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use backend_api::{BackendResult, ComputeBackend, DType};
+use backend_webgpu::WebGpuBackend;
 use benches::Subject;
 use benches::shapes::{self, Budget, Call, Family, Operands, Shape};
 
@@ -20,6 +23,8 @@ struct Options {
     families: Vec<Family>,
     dtypes: Vec<DType>,
     shapes: Option<String>,
+    /// Kernels besides the backend's choice, if the kernel is to be told.
+    kernels: Option<Vec<String>>,
     list: bool,
     /// Whether each shape runs once, to see that it can.
     test: bool,
@@ -33,6 +38,7 @@ impl Options {
             families: Family::ALL.to_vec(),
             dtypes: vec![DType::F32, DType::F16],
             shapes: None,
+            kernels: None,
             list: false,
             test: false,
         };
@@ -48,6 +54,7 @@ impl Options {
                     options.dtypes = value()?.split(',').map(shapes::dtype).collect::<Result<_, _>>()?;
                 }
                 "--shapes" => options.shapes = Some(value()?),
+                "--kernels" => options.kernels = Some(value()?.split(',').map(str::to_owned).collect()),
                 "--list" => options.list = true,
                 "--test" => (options.test, options.count) = (true, 2),
                 // What cargo tells each bench.
@@ -87,16 +94,16 @@ fn prepare(subject: &Subject, calls: &[(&Shape, Call)]) -> Result<(), String> {
     let mut longest: Option<(Duration, &Call)> = None;
     for (shape, call) in calls {
         let failed = |error| format!("{shape}: {error}");
-        call(subject.backend()).map_err(failed)?;
+        call.record(subject.backend()).map_err(failed)?;
         subject.backend().synchronize().map_err(failed)?;
-        let time = subject.wall(1, call);
+        let time = subject.wall(1, |backend| call.record(backend));
         if longest.is_none_or(|(most, _)| time > most) {
             longest = Some((time, call));
         }
     }
     let start = Instant::now();
     while let Some((_, call)) = longest.filter(|_| start.elapsed() < WARM_UP) {
-        subject.wall(1, call);
+        subject.wall(1, |backend| call.record(backend));
     }
     Ok(())
 }
@@ -113,9 +120,9 @@ struct Graph<'a> {
 
 impl<'a> Graph<'a> {
     fn capture(subject: &'a Subject, call: &Call) -> Result<Self, String> {
-        let once = subject.wall(1, call).as_secs_f64();
+        let once = subject.wall(1, |backend| call.record(backend)).as_secs_f64();
         let calls = (0.004 / once).clamp(1.0, f64::from(MAX_CALLS)) as u32;
-        let record = &mut |backend: &dyn ComputeBackend| (0..calls).try_for_each(|_| call(backend));
+        let record = &mut |backend: &dyn ComputeBackend| (0..calls).try_for_each(|_| call.record(backend));
         let graph = subject.backend().capture(record).map_err(|error| error.to_string())?;
         Ok(Self { subject, calls, graph })
     }
@@ -143,6 +150,44 @@ fn median(sample: impl Fn(u64) -> Option<Duration>) -> Option<f64> {
     Some(samples[2])
 }
 
+/// The two columns of a call's times.
+fn times(subject: &Subject, call: &Call) -> Result<String, String> {
+    let graph = Graph::capture(subject, call)?;
+    let device = median(|rounds| subject.device_time(rounds, |backend| graph.replay(backend)));
+    let device = device.map(|time| time / f64::from(graph.calls));
+    let wall = median(|calls| Some(subject.wall(calls, |backend| call.record(backend))));
+    let text = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |time| format!("{time:.2}"));
+    Ok(format!("{}\t{}", text(device), text(wall)))
+}
+
+/// Prints the times of a shape by the kernel that the backend chooses, and by each of others that can make it.
+fn time_kernels(
+    subject: &Subject,
+    backend: &WebGpuBackend,
+    (shape, call): (&Shape, &Call),
+    kernels: &[String],
+) -> Result<(), String> {
+    let failed = |error| format!("{shape}: {error}");
+    let kernel = || call.kernel(backend).map_err(failed);
+    let planned = kernel()?;
+    println!("{shape}\t{}\t{}", times(subject, call)?, planned.as_deref().unwrap_or("-"));
+    for name in kernels.iter().filter(|_| planned.is_some()) {
+        call.force(backend, Some(name)).map_err(failed)?;
+        // A kernel that can't make it is passed over for the backend's choice.
+        let forced =
+            kernel()?.filter(|forced| forced.starts_with(base_of(name)) && Some(forced) != planned.as_ref());
+        if let Some(forced) = forced {
+            println!("{shape}\t{}\t{forced}", times(subject, call)?);
+        }
+    }
+    call.force(backend, None).map_err(failed)
+}
+
+/// A kernel's name without what follows it, such as `+split4`.
+fn base_of(name: &str) -> &str {
+    name.split('+').next().unwrap_or(name)
+}
+
 fn run(options: &Options) -> Result<(), String> {
     let subject = Subject::open();
     let budget = Budget::of(subject.device().kind);
@@ -158,12 +203,10 @@ fn run(options: &Options) -> Result<(), String> {
     let calls = calls?;
     prepare(&subject, &calls)?;
     for (shape, call) in calls.iter().filter(|_| !options.test) {
-        let graph = Graph::capture(&subject, call)?;
-        let device = median(|rounds| subject.device_time(rounds, |backend| graph.replay(backend)));
-        let device = device.map(|time| time / f64::from(graph.calls));
-        let wall = median(|calls| Some(subject.wall(calls, call)));
-        let text = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |time| format!("{time:.2}"));
-        println!("{shape}\t{}\t{}", text(device), text(wall));
+        match (&options.kernels, subject.webgpu()) {
+            (Some(kernels), Some(backend)) => time_kernels(&subject, backend, (shape, call), kernels)?,
+            _ => println!("{shape}\t{}", times(&subject, call)?),
+        }
     }
     operands.free(&subject);
     subject.backend().synchronize().map_err(|error| error.to_string())

@@ -1,17 +1,85 @@
 //! What a shape calls, on operands that all shapes share.
 
-use crate::Subject;
+use std::fmt;
+
 use backend_api::desc::{
     AttentionDesc, AttentionShape, BinaryDesc, ConvDesc, CopyDesc, LayerNormDesc, MatmulDesc, Matrix,
     PermuteDesc, ReduceDesc, RmsNormDesc, SoftmaxDesc, TensorDesc, UnaryDesc,
 };
 use backend_api::{BackendResult, BackendTranspose, BinaryOp, ComputeBackend, DType, ReduceOp, UnaryOp};
+use backend_webgpu::WebGpuBackend;
 
 use super::family::Family;
 use super::shape::Shape;
+use crate::Subject;
 
-/// A recorded call.
-pub type Call = Box<dyn Fn(&dyn ComputeBackend) -> BackendResult<()>>;
+/// What a shape calls.
+pub enum Call {
+    /// [`matmul`](ComputeBackend::matmul).
+    Product(MatmulDesc),
+    /// [`conv2d`](ComputeBackend::conv2d).
+    Conv(ConvDesc),
+    /// [`attention_ext`](ComputeBackend::attention_ext).
+    Attention(AttentionDesc),
+    /// What has one kernel for a shape.
+    Other(Box<dyn Fn(&dyn ComputeBackend) -> BackendResult<()>>),
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Product(desc) => desc.fmt(f),
+            Self::Conv(desc) => desc.fmt(f),
+            Self::Attention(desc) => desc.fmt(f),
+            Self::Other(_) => f.write_str("Other"),
+        }
+    }
+}
+
+impl Call {
+    fn other(call: impl Fn(&dyn ComputeBackend) -> BackendResult<()> + 'static) -> Self {
+        Self::Other(Box::new(call))
+    }
+
+    /// Records the call.
+    ///
+    /// # Errors
+    /// What the operation returns.
+    pub fn record(&self, backend: &dyn ComputeBackend) -> BackendResult<()> {
+        match self {
+            Self::Product(desc) => backend.matmul(desc),
+            Self::Conv(desc) => backend.conv2d(desc),
+            Self::Attention(desc) => backend.attention_ext(desc),
+            Self::Other(call) => call(backend),
+        }
+    }
+
+    /// The kernel that the backend takes for it, in words; `None` if it has no choice.
+    ///
+    /// # Errors
+    /// What the operation returns.
+    pub fn kernel(&self, backend: &WebGpuBackend) -> BackendResult<Option<String>> {
+        match self {
+            Self::Product(desc) => backend.explain_matmul(desc).map(Some),
+            Self::Conv(desc) => backend.explain_conv(desc).map(Some),
+            Self::Attention(desc) => backend.explain_attention(desc).map(Some),
+            Self::Other(_) => Ok(None),
+        }
+    }
+
+    /// Makes the backend take a kernel for it wherever it can, or choose again.
+    ///
+    /// # Errors
+    /// [`BackendError::Unsupported`](backend_api::BackendError::Unsupported) if there is no such kernel.
+    pub fn force(&self, backend: &WebGpuBackend, kernel: Option<&str>) -> BackendResult<()> {
+        match self {
+            Self::Product(_) => backend.force_matmul(kernel),
+            Self::Conv(_) => backend.force_conv(kernel),
+            Self::Attention(_) => backend.force_attention(kernel),
+            Self::Other(_) => Ok(()),
+        }
+    }
+}
 
 /// Operands of both types, as large as the largest shape needs.
 #[derive(Debug)]
@@ -51,16 +119,13 @@ impl Operands {
         let [x, y, z, w] = pointers;
         Ok(match shape.family {
             Family::Gemm | Family::FewRows | Family::Batched => product(shape, [x, y, z]),
-            Family::Conv => {
-                let desc = ConvDesc::new(dtype, x, y, z, shape.conv());
-                Box::new(move |backend| backend.conv2d(&desc))
-            }
+            Family::Conv => Call::Conv(ConvDesc::new(dtype, x, y, z, shape.conv())),
             Family::Attention | Family::Decode => {
                 let [batch, heads, kv_heads, seq_q, seq_kv, head_dim] = shape.sizes();
                 let sizes = AttentionShape { batch, heads, seq_q, seq_kv, head_dim };
                 let mut desc = AttentionDesc::new(dtype, x, y, w, z, sizes);
                 (desc.kv_heads, desc.causal) = (kv_heads, shape.variant == "causal");
-                Box::new(move |backend| backend.attention_ext(&desc))
+                Call::Attention(desc)
             }
             Family::Rows => rows(shape, pointers),
             Family::Reduce => {
@@ -70,7 +135,7 @@ impl Operands {
                     "max_rows" => (ReduceOp::Max, &[1]),
                     _ => (ReduceOp::Sum, &[1]),
                 };
-                Box::new(move |backend| {
+                Call::other(move |backend| {
                     backend.reduce_ext(&ReduceDesc::new(op, TensorDesc::packed(x, dtype, &sizes), axes, z))
                 })
             }
@@ -100,7 +165,7 @@ fn product(shape: &Shape, [a, b, c]: [u64; 3]) -> Call {
     let desc = MatmulDesc::new(m, n, k, a, b, matrix(c, m, n, BackendTranspose::NoTrans))
         .with_transpose(trans_a, trans_b)
         .with_batch(batch);
-    Box::new(move |backend| backend.matmul(&desc))
+    Call::Product(desc)
 }
 
 fn rows(shape: &Shape, [x, y, z, w]: [u64; 4]) -> Call {
@@ -110,10 +175,10 @@ fn rows(shape: &Shape, [x, y, z, w]: [u64; 4]) -> Call {
     let layer = LayerNormDesc::new(dtype, x, z, rows, columns).with_weight(w).with_bias(y);
     let rms = RmsNormDesc::new(dtype, x, z, rows, columns).with_weight(w);
     match shape.variant {
-        "log_softmax" => Box::new(move |backend| backend.softmax(&softmax.with_log())),
-        "layer_norm" => Box::new(move |backend| backend.layer_norm(&layer)),
-        "rms_norm" => Box::new(move |backend| backend.rms_norm(&rms)),
-        _ => Box::new(move |backend| backend.softmax(&softmax)),
+        "log_softmax" => Call::other(move |backend| backend.softmax(&softmax.with_log())),
+        "layer_norm" => Call::other(move |backend| backend.layer_norm(&layer)),
+        "rms_norm" => Call::other(move |backend| backend.rms_norm(&rms)),
+        _ => Call::other(move |backend| backend.softmax(&softmax)),
     }
 }
 
@@ -127,7 +192,7 @@ fn elementwise(shape: &Shape, [x, y, z, w]: [u64; 4], other: u64) -> Call {
         (DType::F32, other) => (other, DType::F16),
         (_, other) => (other, DType::F32),
     };
-    Box::new(move |backend| {
+    Call::other(move |backend| {
         let tensor = |ptr| TensorDesc::packed(ptr, dtype, &sizes);
         let unary = |op| backend.unary_ext(&UnaryDesc::new(op, tensor(x), tensor(z)));
         let add = |other| backend.binary_ext(&BinaryDesc::new(BinaryOp::Add, tensor(x), other, tensor(z)));
