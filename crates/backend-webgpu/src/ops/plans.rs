@@ -228,17 +228,17 @@ fn plans(device: &Pretended) -> BackendResult<Vec<Plan>> {
 /// Digests of the plans for each device: of matrix products, of attention, of convolutions with their
 /// gradients, of products with a quantised matrix.
 const DIGESTS: [[u64; 4]; 4] = [
-    [0xf70e_7a50_0d69_7480, 0x68be_a006_1ac5_1c0f, 0x2d17_56a0_33ad_c9b0, 0x304b_5530_3518_54a7],
-    [0xed58_0e22_515c_e24d, 0x8bcb_a4d8_9372_35ab, 0xbb29_68d2_1164_7e81, 0x80d1_76e6_8de1_b38c],
-    [0xc68f_5e2b_bc24_bff7, 0xc685_8bbb_0097_d77a, 0x15af_72e3_5d1d_bc4e, 0x1160_8b50_7f03_f984],
+    [0x94d7_7602_d75f_88f6, 0x09dc_bfda_2d06_1b4f, 0x1a40_f2b9_156c_5244, 0xaf98_4d6e_ff43_f547],
+    [0x79db_db64_f133_3269, 0xc8c9_3761_eb91_68b1, 0x48f3_fe19_f132_32b6, 0x66fc_d159_7357_0196],
+    [0x772e_9613_f9d4_0529, 0xc685_8bbb_0097_d77a, 0xcec5_a63d_a775_e08d, 0xeb80_3164_604a_27ac],
     [0x1feb_fabc_40a6_77d2, 0xa0ba_10cc_0023_c10e, 0x563a_c0e2_3deb_5aa8, 0xa44c_945c_baa7_3cef],
 ];
 
 /// Digests of the grids and parameters of their launches.
 const LAUNCH_DIGESTS: [[u64; 4]; 4] = [
-    [0x9a35_15ba_af6c_b2c1, 0x0f10_77d7_e31e_bc2d, 0x2da6_cb85_1238_6873, 0x88bf_6015_7b6f_d4e5],
-    [0x5ede_70c7_6d36_a514, 0xea56_ab14_1250_0df9, 0x68c0_0e26_641f_ae38, 0x4a35_2ca6_306e_8a42],
-    [0x0fc0_0f9f_a8b7_6e3c, 0xed31_a051_432f_5fd7, 0xe555_6be8_9641_c08b, 0x5bc8_e9e8_9697_6830],
+    [0xbab9_8580_7de4_f7e2, 0x8389_acbe_62f6_5b84, 0x3b2d_a60b_875c_fe92, 0x5550_3618_9cf3_5e47],
+    [0x24ac_da4a_cb0f_a143, 0x5558_ff5e_1f73_d966, 0x6093_f57f_9e96_6b7a, 0xd553_7f67_e7c0_f64c],
+    [0x209c_e9e4_f578_9858, 0xed31_a051_432f_5fd7, 0xbdea_a847_4488_5ee1, 0x5642_84ce_d91b_4ecf],
     [0x4157_8ae2_1fa1_11cb, 0x8bb2_82de_2a58_9791, 0xc620_ce43_9bf9_d896, 0x1008_6aa5_35f0_61f1],
 ];
 

@@ -145,7 +145,7 @@ impl FlashTile {
     }
 
     /// The nanoseconds that an H200 takes for workgroups of many blocks of keys, and behind them others of fewer, which go
-    /// where the last round of the longer ones leaves places.
+    /// where the last round of the longer ones leaves places: one after the other where there are more than places.
     pub(super) fn nanoseconds_of(
         self,
         desc: &AttentionDesc,
@@ -163,13 +163,24 @@ impl FlashTile {
             _ => 1.25,
         };
         let units = compute_units.max(1);
-        let places = units * self.at_a_time();
+        let (at_a_time, places) = (self.at_a_time(), units * self.at_a_time());
+        let alone = alone.min(at_a_time as f64);
         // Blocks, each with the others of its unit, of so many workgroups.
         let blocks = |Workgroups { blocks, count }: Workgroups| {
-            let (rounds, rest) = (count / places * self.at_a_time(), (count % places).div_ceil(units));
-            let rest = if rest == 0 { 0.0 } else { alone.max(rest as f64).min(self.at_a_time() as f64) };
+            let (rounds, rest) = (count / places * at_a_time, (count % places).div_ceil(units));
+            let rest = if rest == 0 { 0.0 } else { alone.max(rest as f64) };
             blocks as f64 * (rounds as f64 + rest)
         };
+        let rest = longer.count % places;
+        if rest > 0 && rest + shorter.count.min(places) <= places {
+            // All of the last round begin at once, spread over the units: a short one goes to a unit with the most long
+            // ones where no other has fewer workgroups.
+            let most = rest.div_ceil(units);
+            let beside = (rest + shorter.count).saturating_sub(most * units).div_ceil(units);
+            let rounds = Workgroups { count: longer.count - rest, ..longer };
+            let together = (most * longer.blocks + beside * shorter.blocks) as f64;
+            return self.share(desc) * (blocks(rounds) + together.max(alone * longer.blocks as f64));
+        }
         let left = longer.count.checked_next_multiple_of(places).map_or(0, |all| all - longer.count);
         let in_each = longer.blocks / shorter.blocks.max(1);
         let filled = shorter.count.min(left.saturating_mul(in_each));

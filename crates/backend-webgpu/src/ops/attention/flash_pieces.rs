@@ -164,6 +164,18 @@ mod tests {
         assert!(count(&long, usize::MAX).is_some_and(|count| count < 10));
     }
 
+    /// On an NVIDIA H200, 1×16×577×577×64 takes 73 µs so, and 94 with pieces of 7 and 3 for 64 queries, of which a unit has up
+    /// to two long ones beside a short one.
+    #[test]
+    fn short_last_pieces_that_begin_with_the_others_share_their_units() {
+        let large = wgpu::Limits { max_compute_workgroup_storage_size: 49152, ..wgpu::Limits::default() };
+        let desc = encoder([1, 16, 577, 64]);
+        let whole = FlashTile::choose(&large, &desc, h200::COMPUTE_UNITS);
+        let chosen = FlashPieces::choose(whole, &large, &desc, h200::COMPUTE_UNITS, |_| true);
+        let (tile, pieces, _) = chosen.unwrap();
+        assert_eq!((tile.to_string(), pieces.length), ("flash/128x64x64r8".to_owned(), 3));
+    }
+
     /// Workgroups for the last pieces go where a round of the others leaves places.
     #[test]
     fn short_last_pieces_take_places_that_are_left() {

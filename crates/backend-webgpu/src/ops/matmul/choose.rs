@@ -71,7 +71,7 @@ impl Plan {
         windows: &Windows,
         KernelOverride { kernel, strategy, packed }: KernelOverride,
     ) -> Option<Self> {
-        let plan = Self::new(ctx, desc, kernel, strategy.splits())?;
+        let plan = Self::new(ctx, desc, kernel, strategy.split())?;
         let packing = if packed { plan.implementation().packing(plan, desc, windows) } else { None };
         let plan = packing.unwrap_or_else(|| plan.reading(desc, windows));
         let plan = if strategy == Strategy::PeelEdges { edges::peeled(ctx, desc, plan) } else { plan };
@@ -82,8 +82,8 @@ impl Plan {
     pub(super) fn as_override(&self) -> KernelOverride {
         let packed = self.prep != [Prep::AsIs; 2];
         let strategy = match self.strategy {
-            Strategy::Emulated(1) => Strategy::Whole,
-            Strategy::Emulated(splits) => Strategy::SplitK(splits),
+            Strategy::Emulated(split) if split.is_whole() => Strategy::Whole,
+            Strategy::Emulated(split) => Strategy::SplitK(split),
             strategy => strategy,
         };
         KernelOverride { kernel: self.implementation().named(), strategy, packed }
@@ -103,12 +103,12 @@ impl Plan {
         let parts = strategy::product_of_parts(desc);
         let plan = match asked {
             Some(KernelOverride { kernel: kernel @ Kernel::Cooperative(_), strategy, .. }) => {
-                Self::new(ctx, &parts, kernel, strategy.splits())?.aligned([Prep::AsIs; 2])
+                Self::new(ctx, &parts, kernel, strategy.split())?.aligned([Prep::AsIs; 2])
             }
             Some(_) => cooperative::in_cheapest_tile(ctx, &parts, [Prep::AsIs; 2])?.0,
             None => Self::of_parts_if_faster(problem, &parts)?,
         };
-        Self { strategy: Strategy::Emulated(plan.splits()), ..plan }.verified(ctx)
+        Self { strategy: Strategy::Emulated(plan.split()), ..plan }.verified(ctx)
     }
 
     /// The plan for the product of the parts of f32 operands, if that is estimated to take less than the product in
@@ -121,7 +121,7 @@ impl Plan {
         }
         let (plan, time) = cooperative::in_cheapest_tile(ctx, parts, [Prep::AsIs; 2])?;
         // Partial sums take longer than the estimate, which is for short ones.
-        let time = if plan.splits() > 1 { time.saturating_mul(5) / 4 } else { time };
+        let time = if !plan.split().is_whole() { time.saturating_mul(5) / 4 } else { time };
         let time = emulated::time(desc, time, problem.compute_units());
         (time < tiled::time(problem)?).then_some(plan)
     }

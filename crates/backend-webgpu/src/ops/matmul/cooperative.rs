@@ -3,10 +3,11 @@
 use backend_api::desc::MatmulDesc;
 use backend_api::{BackendResult, DType};
 
-use super::cost::{Cost, Estimate, cheapest};
+use super::cost::{Cost, Estimate, SHORT, cheapest};
 use super::kernel::{Family, GemmKernel, Kernel, Signature, TYPES, signatures};
 use super::pack::Prep;
 use super::plan::{Candidate, Plan, Problem};
+use super::strategy::Split;
 use super::{Call, Params, Product, Windows, activation_libs, edges, fragments, pack, params};
 use crate::device::{Gpu, h200};
 use crate::kernels::libs::{
@@ -155,7 +156,8 @@ fn shifting(problem: &Problem<'_>) -> Option<(Plan, usize)> {
     let (plan, estimate) = in_cheapest_tile(ctx, desc, [Prep::AsIs; 2])?;
     let Kernel::Cooperative(tile) = plan.kernel else { return None };
     let &MatmulDesc { m, n, k, batch, .. } = desc;
-    let sizes = [m, n, k.div_ceil(plan.splits()), batch * plan.splits()];
+    let (length, count) = plan.split().length_and_count(k);
+    let sizes = [m, n, length.min(k), batch * count];
     let bytes = m.saturating_add(n).saturating_mul(k).saturating_mul(2 * batch);
     let is_faster = tile.time(sizes, problem.compute_units()) / 2 < COPY + bytes / COPIED;
     let shifted = Plan { signature: Signature { vectors: false, ..plan.signature }, ..plan };
@@ -180,8 +182,8 @@ pub(super) fn in_cheapest_tile(ctx: &OpContext, desc: &MatmulDesc, prep: [Prep; 
     if work < least || k < FRAGMENT && (!as_is || work < 1 << 20) {
         return None;
     }
-    let Estimate { tile, splits, time } = estimate(desc, ctx.profile().compute_units)?;
-    Some((Plan::new(ctx, desc, Kernel::Cooperative(tile), splits)?.aligned(prep), time))
+    let Estimate { tile, split, time } = estimate(desc, ctx.profile().compute_units)?;
+    Some((Plan::new(ctx, desc, Kernel::Cooperative(tile), split)?.aligned(prep), time))
 }
 
 /// The tile that is estimated to be the fastest.
@@ -189,18 +191,28 @@ pub(super) fn estimate(desc: &MatmulDesc, compute_units: usize) -> Option<Estima
     let &MatmulDesc { m, n, k, batch, .. } = desc;
     if streams_b(desc, compute_units) {
         let tile = CooperativeTile::SHALLOW;
-        return Some(Estimate { tile, splits: 1, time: tile.time([m, n, k, batch], compute_units) });
+        return Some(Estimate {
+            tile,
+            split: Split::WHOLE,
+            time: tile.time([m, n, k, batch], compute_units),
+        });
     }
     let tiles = CooperativeTile::for_sizes(m, n).filter(|tile| tile.reads(desc.trans_a.is_transposed()));
     let trans_b = desc.trans_b.is_transposed();
-    cheapest(desc, tiles, (combining, compute_units), |tile, sizes| {
-        let time = tile.time(sizes, compute_units);
-        // Half lines of the cache, of many rows of B at a time.
-        let time = if trans_b && tile.n >= 128 { time / 8 * 9 } else { time };
-        // One row or column of small tiles waits for all of an operand to come from memory.
-        let streams = m <= tile.m.min(64) || n <= tile.n.min(64);
-        if streams { time / 4 * 5 } else { time }
-    })
+    cheapest(
+        desc,
+        tiles,
+        |_| Split::powers_of_two(k),
+        (combining, compute_units),
+        |tile, sizes, _| {
+            let time = tile.time(sizes, compute_units);
+            // Half lines of the cache, of many rows of B at a time.
+            let time = if trans_b && tile.n >= 128 { time / 8 * 9 } else { time };
+            // One row or column of small tiles waits for all of an operand to come from memory.
+            let streams = m <= tile.m.min(64) || n <= tile.n.min(64);
+            if streams { time / 4 * 5 } else { time }
+        },
+    )
 }
 
 /// The nanoseconds that a product is estimated to take on tensor cores.
@@ -208,10 +220,12 @@ pub(in crate::ops) fn time(desc: &MatmulDesc, compute_units: usize) -> usize {
     estimate(desc, compute_units).map_or(usize::MAX, |estimate| estimate.time)
 }
 
-/// The nanoseconds of a launch and of partial sums, 450 in each, which an invocation adds one after another.
-pub(super) fn combining(results: usize, splits: usize, compute_units: usize) -> usize {
-    h200::partial_sums(results.saturating_mul(splits), 450, compute_units)
-        .saturating_add(h200::COMBINING_LAUNCH + 30 * splits)
+/// The nanoseconds of a launch, of partial sums, 450 in each, which an invocation adds one after another, and of short
+/// workgroups.
+pub(super) fn combining(results: usize, [length, pieces]: [usize; 2], compute_units: usize) -> usize {
+    let short = if length < SHORT { 1500 } else { 0 };
+    h200::partial_sums(results.saturating_mul(pieces), 450, compute_units)
+        .saturating_add(h200::COMBINING_LAUNCH + 30 * pieces + short)
 }
 
 /// Whether a product is large enough that a copy of a K-major B takes less than the tenth by which the kernel

@@ -1,8 +1,10 @@
-//! What a candidate costs, and the estimate of a tile and a split-K that take the least time.
+//! What a candidate costs, and the estimate of a tile and a split of k that take the least time.
+
+use std::iter;
 
 use backend_api::desc::MatmulDesc;
 
-use super::strategy;
+use super::strategy::Split;
 
 /// What a candidate costs, from the least.
 ///
@@ -32,44 +34,44 @@ pub(super) enum Staged {
     OperandAndSums,
 }
 
-/// A tile, into how many splits k is divided, and the nanoseconds that a product is estimated to take so.
+/// A tile, how k is split, and the nanoseconds that a product is estimated to take so.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Estimate<T> {
     pub(super) tile: T,
-    pub(super) splits: usize,
+    pub(super) split: Split,
     pub(super) time: usize,
 }
 
-/// The nanoseconds that writing and adding partial sums takes, of so many results in so many splits, on so many
-/// compute units.
-pub(super) type Combining = fn(usize, usize, usize) -> usize;
+/// The nanoseconds that writing and adding partial sums takes, of so many results, in pieces of a length and so many of
+/// them, on so many compute units.
+pub(super) type Combining = fn(usize, [usize; 2], usize) -> usize;
 
-/// The tile and the number of splits that are estimated to take the least time. `time` estimates that of a
-/// tile for m, n, k and the number of products, `combining` that of m·n results and their splits on the device's
-/// compute units.
-pub(super) fn cheapest<T: Copy>(
+/// The length of a piece below which it matters how long workgroups take to begin and end.
+pub(super) const SHORT: usize = 256;
+
+/// The tile and the split of k, of those that there are for a tile, that are estimated to take the least time. `time` estimates that of a tile for m, n, k and
+/// the number of products, of which the last may have another k; `combining` that of m·n results and their pieces on the
+/// device's compute units.
+pub(super) fn cheapest<T: Copy, Splits: Iterator<Item = Split>>(
     desc: &MatmulDesc,
     tiles: impl Iterator<Item = T>,
+    splits: impl Fn(T) -> Splits,
     (combining, compute_units): (Combining, usize),
-    time: impl Fn(T, [usize; 4]) -> usize,
+    time: impl Fn(T, [usize; 4], usize) -> usize,
 ) -> Option<Estimate<T>> {
-    /// Nanoseconds in which workgroups begin and end, which matter where their part of k is short.
-    const SHORT: usize = 1500;
     let &MatmulDesc { m, n, k, batch, .. } = desc;
     let choices = tiles.flat_map(|tile| {
-        let splits = [1, 2, 4, 8, 16, 32].into_iter();
-        splits
-            .filter(move |&splits| splits == 1 || batch == 1 && k / splits >= strategy::STEP)
-            .map(move |splits| (tile, splits))
+        let in_pieces = splits(tile).filter(|_| batch == 1);
+        iter::once(Split::WHOLE).chain(in_pieces).map(move |split| (tile, split))
     });
-    let estimates = choices.map(|(tile, splits)| {
-        if splits == 1 {
-            return Estimate { tile, splits, time: time(tile, [m, n, k, batch]) };
+    let estimates = choices.map(|(tile, split)| {
+        if split.is_whole() {
+            return Estimate { tile, split, time: time(tile, [m, n, k, batch], k) };
         }
-        let (length, count) = strategy::length_and_count(k, splits);
-        let short = if length < 256 { SHORT } else { 0 };
-        let combining = combining(m.saturating_mul(n), count, compute_units).saturating_add(short);
-        Estimate { tile, splits, time: time(tile, [m, n, length, count]).saturating_add(combining) }
+        let (length, count) = split.length_and_count(k);
+        let combining = combining(m.saturating_mul(n), [length, count], compute_units);
+        let last = k.saturating_sub(length.saturating_mul(count - 1));
+        Estimate { tile, split, time: time(tile, [m, n, length, count], last).saturating_add(combining) }
     });
     estimates.min_by_key(|estimate| estimate.time)
 }

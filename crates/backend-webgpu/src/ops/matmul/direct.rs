@@ -10,6 +10,7 @@ use super::cost::Cost;
 use super::kernel::{Family, GemmKernel, Kernel, Signature, TYPES, signatures};
 use super::plan::{Candidate, Plan, Problem};
 use super::shapes::Direct;
+use super::strategy::Split;
 use super::{Params, Windows, activation_libs};
 use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, constants, kernel};
@@ -29,7 +30,7 @@ const TILE: [usize; 2] = [32, 128];
 impl Direct {
     /// The plan for any product on any device.
     pub(super) fn plan(&Problem { ctx, desc, windows }: &Problem<'_>) -> Plan {
-        Plan::unchecked(ctx, desc, Kernel::Direct(Self), 1)
+        Plan::unchecked(ctx, desc, Kernel::Direct(Self), Split::WHOLE)
             .reading(desc, windows)
             .packing_if_long(desc, windows)
     }

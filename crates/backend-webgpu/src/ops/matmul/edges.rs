@@ -110,7 +110,7 @@ fn time_in_parts(ctx: &OpContext, desc: &MatmulDesc, plan: &Plan) -> Option<usiz
         return None;
     }
     let parts = parts(desc, plan.tile());
-    let (main, rest) = parts.split_first().filter(|_| plan.splits() == 1)?;
+    let (main, rest) = parts.split_first().filter(|_| plan.split().is_whole())?;
     let mut time = tile.time([main.m, main.n, desc.k, desc.batch], ctx.profile().compute_units);
     for part in rest {
         time = time.saturating_add(few(ctx, &part.of(desc))?.1 + h200::DEPENDENT_LAUNCH);

@@ -95,7 +95,7 @@ pub(super) fn run(call: Call<'_>, plan: &Plan) -> BackendResult<()> {
     let of_parts = Call { desc: &parts, windows: &part_windows, ..call };
     let exponents = [&a.exponents, &b.exponents];
     if let Kernel::Cooperative(tile) = plan.kernel
-        && plan.splits() == 1
+        && plan.split().is_whole()
     {
         return cooperative::launch_unscaling(of_parts, tile, &plan.signature, exponents);
     }

@@ -11,6 +11,7 @@ use super::cost::Cost;
 use super::layout::reads_as_vectors;
 use super::plan::{Candidate, Plan, Problem};
 use super::shapes::{Direct, Gemv, GemvDot, Outer, Skinny, SkinnyCooperative, Unstaged};
+use super::strategy::Split;
 use crate::device::Gpu;
 use crate::kernels::Variant;
 use crate::ops::shared::cooperative_tile::CooperativeTile;
@@ -123,9 +124,9 @@ pub(super) trait GemmKernel: fmt::Display {
         reads_as_vectors(desc, windows, 4)
     }
 
-    /// The kernel as operands at these places need it, with k in so many splits, where they decide about more than
+    /// The kernel as operands at these places need it, with k split so, where they decide about more than
     /// [`reads_as_vectors`](Self::reads_as_vectors).
-    fn for_operands(&self, _: &MatmulDesc, _: &Windows, _splits: usize) -> Option<Kernel> {
+    fn for_operands(&self, _: &MatmulDesc, _: &Windows, _: Split) -> Option<Kernel> {
         None
     }
 

@@ -8,12 +8,13 @@ use backend_api::{Activation, DType};
 use super::kernel::Kernel;
 #[cfg(feature = "test-hooks")]
 use super::kernel::Signature;
-use super::strategy::Strategy;
+use super::strategy::{Split, Strategy};
 #[cfg(feature = "test-hooks")]
 use crate::kernels::KernelSource;
 use crate::ops::shared::kernel_override;
 
 const SPLIT: &str = "+split";
+const LENGTH: &str = "+k";
 const PACKED: &str = "+packed";
 const EDGES: &str = "+edges";
 
@@ -45,16 +46,21 @@ impl kernel_override::KernelOverride for KernelOverride {
         Kernel::all()
     }
 
-    /// Reads `tiled/128x64x32+packed`, `cooperative/64x64x64+split4` and the like.
+    /// Reads `tiled/128x64x32+packed`, `cooperative/64x64x64+split4`, with k in four pieces, `tiled/128x64x32+k448`, with
+    /// 448 of k in each piece but the last, and the like.
     fn read(name: &str) -> Option<Self> {
         let (name, edges) = name.strip_suffix(EDGES).map_or((name, false), |name| (name, true));
         let (name, packed) = name.strip_suffix(PACKED).map_or((name, false), |name| (name, true));
-        let (name, splits) = name.split_once(SPLIT).unwrap_or((name, "1"));
-        let strategy = match (splits.parse().ok()?, edges) {
-            (0 | 1, false) => Strategy::Whole,
-            (0 | 1, true) => Strategy::PeelEdges,
-            (splits, false) => Strategy::SplitK(splits),
-            (_, true) => return None,
+        let (name, split) = match (name.split_once(SPLIT), name.split_once(LENGTH)) {
+            (Some((name, pieces)), _) => (name, Split::Pieces(pieces.parse().ok()?)),
+            (None, Some((name, length))) => (name, Split::Length(length.parse().ok()?)),
+            (None, None) => (name, Split::WHOLE),
+        };
+        let strategy = match (split.is_whole(), edges) {
+            (true, false) => Strategy::Whole,
+            (true, true) => Strategy::PeelEdges,
+            (false, false) => Strategy::SplitK(split),
+            (false, true) => return None,
         };
         Some(Self { kernel: kernel_override::find(Kernel::all(), name)?, strategy, packed })
     }
@@ -64,8 +70,10 @@ impl kernel_override::KernelOverride for KernelOverride {
 impl fmt::Display for KernelOverride {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.kernel)?;
-        if let Strategy::SplitK(splits) = self.strategy {
-            write!(f, "{SPLIT}{splits}")?;
+        match self.strategy {
+            Strategy::SplitK(Split::Pieces(pieces)) => write!(f, "{SPLIT}{pieces}")?,
+            Strategy::SplitK(Split::Length(length)) => write!(f, "{LENGTH}{length}")?,
+            _ => {}
         }
         f.write_str(if self.packed { PACKED } else { "" })?;
         f.write_str(if self.strategy == Strategy::PeelEdges { EDGES } else { "" })
@@ -83,8 +91,10 @@ mod tests {
             for (text, strategy) in [
                 ("", Strategy::Whole),
                 ("+split1", Strategy::Whole),
-                ("+split7", Strategy::SplitK(7)),
-                ("+split7+packed", Strategy::SplitK(7)),
+                ("+split7", Strategy::SplitK(Split::Pieces(7))),
+                ("+split7+packed", Strategy::SplitK(Split::Pieces(7))),
+                ("+k448", Strategy::SplitK(Split::Length(448))),
+                ("+k448+packed", Strategy::SplitK(Split::Length(448))),
                 ("+edges", Strategy::PeelEdges),
             ] {
                 let parsed = KernelOverride::parse("test", &format!("{name}{text}")).unwrap();
@@ -98,6 +108,9 @@ mod tests {
             "tiled/1x1x1",
             "cooperative/64x64x64+split",
             "cooperative/64x64x64+split2+edges",
+            "cooperative/64x64x64+k",
+            "cooperative/64x64x64+k64+edges",
+            "cooperative/64x64x64+k64+split2",
             "x+split2",
             "+packed",
         ] {

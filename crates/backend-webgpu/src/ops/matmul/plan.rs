@@ -7,7 +7,7 @@ use backend_api::desc::MatmulDesc;
 use super::cost::Cost;
 use super::kernel::{GemmKernel, Kernel, Signature};
 use super::pack::Prep;
-use super::strategy::{self, Strategy};
+use super::strategy::{self, Split, Strategy};
 use super::{Windows, pack};
 use crate::ops::op_context::OpContext;
 
@@ -31,9 +31,9 @@ impl Problem<'_> {
 
     /// A candidate with a kernel, if that can make the product on this device, of operands as they lie in memory or
     /// of what copies the kernel needs.
-    pub(super) fn candidate(&self, kernel: Kernel, splits: usize, cost: Cost) -> Option<Candidate> {
+    pub(super) fn candidate(&self, kernel: Kernel, split: impl Into<Split>, cost: Cost) -> Option<Candidate> {
         let &Self { ctx, desc, windows } = self;
-        let plan = Plan::new(ctx, desc, kernel, splits)?.reading(desc, windows);
+        let plan = Plan::new(ctx, desc, kernel, split)?.reading(desc, windows);
         Some(Candidate { plan, cost })
     }
 }
@@ -57,19 +57,24 @@ pub(super) struct Plan {
 
 impl Plan {
     /// The plan with a kernel, if it can make the product on this device, of operands that need no copies.
-    pub(super) fn new(ctx: &OpContext, desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Option<Self> {
-        let plan = Self::unchecked(ctx, desc, kernel, splits);
+    pub(super) fn new(
+        ctx: &OpContext,
+        desc: &MatmulDesc,
+        kernel: Kernel,
+        split: impl Into<Split>,
+    ) -> Option<Self> {
+        let plan = Self::unchecked(ctx, desc, kernel, split.into());
         plan.implementation().is_possible(ctx.gpu(), desc).then_some(plan)
     }
 
     /// The plan with a kernel that can make the product on this device.
-    pub(super) fn unchecked(ctx: &OpContext, desc: &MatmulDesc, kernel: Kernel, splits: usize) -> Self {
+    pub(super) fn unchecked(ctx: &OpContext, desc: &MatmulDesc, kernel: Kernel, split: Split) -> Self {
         Self {
             kernel: kernel.implementation().for_product(ctx.gpu(), desc),
             signature: Signature { element_access: ctx.gpu().takes_spirv, ..Signature::of(desc) },
             prep: [Prep::AsIs; 2],
-            strategy: match strategy::that_fit(ctx.device.limits.max_bytes, desc, splits) {
-                splits if desc.batch == 1 && splits > 1 => Strategy::SplitK(splits),
+            strategy: match strategy::that_fit(ctx.device.limits.max_bytes, desc, split) {
+                split if desc.batch == 1 && !split.is_whole() => Strategy::SplitK(split),
                 _ => Strategy::Whole,
             },
         }
@@ -81,7 +86,7 @@ impl Plan {
             return self.packing(desc, windows);
         }
         let vectors = self.implementation().reads_as_vectors(desc, windows);
-        let kernel = self.implementation().for_operands(desc, windows, self.splits()).unwrap_or(self.kernel);
+        let kernel = self.implementation().for_operands(desc, windows, self.split()).unwrap_or(self.kernel);
         Self { kernel, signature: Signature { vectors, ..self.signature }, ..self }
     }
 
@@ -116,9 +121,9 @@ impl Plan {
         Self { signature: self.signature.partial(), strategy: Strategy::Whole, ..*self }
     }
 
-    /// Into how many pieces k is split.
-    pub(super) fn splits(&self) -> usize {
-        self.strategy.splits()
+    /// How k is split.
+    pub(super) fn split(&self) -> Split {
+        self.strategy.split()
     }
 
     /// The kernel's own answers.

@@ -32,7 +32,7 @@ impl Plan {
 /// Whether the plan's variant is right, its activation apart; found out at its first use.
 fn passes(ctx: &OpContext, plan: &Plan) -> bool {
     let identity = Signature { activation: Activation::Identity, ..plan.signature };
-    let plan = if plan.splits() > 1 { plan.partial() } else { Plan { signature: identity, ..*plan } };
+    let plan = if plan.split().is_whole() { Plan { signature: identity, ..*plan } } else { plan.partial() };
     ctx.is_right(&variant(&plan), move |ctx| check(ctx, &plan))
 }
 

@@ -11,6 +11,7 @@ use super::large::{Large, Small, libs, oriented};
 use super::layout::is_aligned;
 use super::plan::{Candidate, Problem};
 use super::shapes::Skinny;
+use super::strategy::Split;
 use super::{Params, Windows};
 use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, constants, kernel};
@@ -272,7 +273,7 @@ impl GemmKernel for Skinny {
         Large::of(desc, self.transposed).reads_as_vectors(windows)
     }
 
-    fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, splits: usize) -> Option<Kernel> {
+    fn for_operands(&self, desc: &MatmulDesc, windows: &Windows, split: Split) -> Option<Kernel> {
         let small = Small::of(desc, windows, self.transposed);
         let large = Large::of(desc, self.transposed);
         let vec_width = VecWidth::of(large.matrix.dtype).if_vectors(large.reads_as_vectors(windows));
@@ -282,7 +283,7 @@ impl GemmKernel for Skinny {
         let skinny = Self {
             fours: !small.across_k && is_aligned(small.matrix, small.offset, desc.k, 4),
             // Of fewer rows, there is little to multiply while a branch is waited for.
-            late_zeros: self.rows < FEW || splits > 1 || 2 * zeros > turn,
+            late_zeros: self.rows < FEW || !split.is_whole() || 2 * zeros > turn,
             ..*self
         };
         Some(Kernel::Skinny(skinny))

@@ -18,7 +18,7 @@ const ITERATIONS: usize = 2;
 
 /// The values of k in a slice, if a sum of the plan is too long for one launch.
 pub(super) fn length(ctx: &OpContext, desc: &MatmulDesc, plan: &Plan) -> Option<usize> {
-    let longest = desc.k.div_ceil(plan.splits()).saturating_mul(ITERATIONS);
+    let longest = plan.split().longest(desc.k).saturating_mul(ITERATIONS);
     let most = iterations::exceeded(ctx, longest)?;
     Some((most / ITERATIONS / STEP * STEP).max(STEP))
 }

@@ -6,7 +6,7 @@ use backend_api::support::checked_product;
 use backend_api::{Activation, BackendResult, DType};
 
 use super::plan::Plan;
-use super::strategy::length_and_count;
+use super::strategy::Split;
 use super::{Call, Params, Product, Windows, launch, params};
 use crate::kernels::libs::{ACTIVATE, ACTIVATE_HALF, LINE_EXPONENTS, NO_LINE_EXPONENTS};
 use crate::kernels::{KernelSource, Lib, Variant, constants, kernel};
@@ -39,7 +39,7 @@ pub(super) fn variants() -> Vec<Variant> {
     variants
 }
 
-/// Makes the product in at most as many splits of k as the plan has.
+/// Makes the product with k split as in the plan.
 pub(super) fn run(call: Call<'_>, plan: &Plan) -> BackendResult<()> {
     combine(call, plan, &Partial::make(call, plan)?, None)
 }
@@ -59,7 +59,7 @@ impl Partial {
     /// Multiplies without finishing: no operands, no bias, no activation.
     pub(super) fn make(call: Call<'_>, plan: &Plan) -> BackendResult<Self> {
         let Call { ctx, op, desc, windows } = call;
-        let pieces = Pieces::new(desc, plan.splits());
+        let pieces = Pieces::new(desc, plan.split());
         let elements = checked_product(op, "scratch", &[pieces.count, desc.m, desc.n])?;
         let bytes = checked_product(op, "scratch", &[elements, DType::F32.size()])?;
         let window = ctx.output(&ctx.scratch(op, bytes)?, DType::F32);
@@ -95,8 +95,8 @@ struct Pieces {
 }
 
 impl Pieces {
-    fn new(desc: &MatmulDesc, splits: usize) -> Self {
-        let (length, count) = length_and_count(desc.k, splits);
+    fn new(desc: &MatmulDesc, split: Split) -> Self {
+        let (length, count) = split.length_and_count(desc.k);
         Self { length, count }
     }
 

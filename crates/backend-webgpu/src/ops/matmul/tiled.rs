@@ -3,10 +3,10 @@
 use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType};
 
-use super::cost::{Cost, Estimate, cheapest};
+use super::cost::{Cost, Estimate, SHORT, cheapest};
 use super::kernel::{Family, GemmKernel, Kernel, Signature, TYPES, signatures};
-use super::layout::reads_as_vectors;
-use super::plan::{Candidate, Plan, Problem, is_long};
+use super::plan::{Candidate, Plan, Problem};
+use super::strategy::Split;
 use super::{Params, Windows};
 use crate::device::{Gpu, h200};
 use crate::kernels::libs::{ACTIVATE, ACTIVATE_HALF, C_ELEMENTS, C_VECTORS};
@@ -34,7 +34,7 @@ impl Family for Tile {
         Self::ALL.into_iter().chain([Self::SLICED])
     }
 
-    /// The tile and the splits of k that are estimated to take the least time on a GPU.
+    /// The tile and the split of k that are estimated to take the least time on a GPU.
     fn candidates(problem: &Problem<'_>) -> impl Iterator<Item = Candidate> {
         let is_for = !problem.is_on_software();
         if is_for { in_cheapest_tile(problem) } else { None }.into_iter()
@@ -54,7 +54,7 @@ fn in_cheapest_tile(problem: &Problem<'_>) -> Option<Candidate> {
     let &Problem { desc, windows, .. } = problem;
     let fastest = fastest(problem)?;
     let cost = Cost::Registers(fastest.time);
-    let candidate = problem.candidate(Kernel::Tiled(fastest.tile), fastest.splits, cost)?;
+    let candidate = problem.candidate(Kernel::Tiled(fastest.tile), fastest.split, cost)?;
     Some(Candidate { plan: candidate.plan.packing_if_long(desc, windows), ..candidate })
 }
 
@@ -67,20 +67,22 @@ pub(super) fn time(problem: &Problem<'_>) -> Option<usize> {
 }
 
 fn fastest(problem: &Problem<'_>) -> Option<Estimate<Tile>> {
-    let &Problem { ctx, desc, windows } = problem;
+    let &Problem { ctx, desc, .. } = problem;
     let compute_units = problem.compute_units();
     // Slices pay where there are few tiles for the device: an H200 takes 6.0 µs for 256³ instead of 8.4, 13.8 for 512³
     // instead of 16.5.
     let is_sliced_well =
-        |tile: Tile| tile.count(desc.m, desc.n).saturating_mul(desc.batch) <= 3 * compute_units;
+        |tile: Tile| tile.count(desc.m, desc.n).saturating_mul(desc.batch) <= 5 * compute_units;
     let tiles = Tile::shapes()
         .filter(|tile| tile.fits(&ctx.gpu().limits))
         .filter(|&tile| tile != Tile::SLICED || is_sliced_well(tile));
-    let vectors = reads_as_vectors(desc, windows, 4) || is_long(desc);
-    cheapest(desc, tiles, (combining, compute_units), |tile, sizes| {
-        let time = tile.time(sizes, compute_units);
-        // Element by element, few workgroups on a compute unit don't hide the loads of a step.
-        if !vectors && tile.m >= 64 { (time / 2).saturating_mul(3) } else { time }
+    // Where a unit has room for more than two, short pieces begin before the others end, and make these slower.
+    let splits = |tile: Tile| {
+        Split::few_and_powers_of_two(desc.k)
+            .filter(move |split| tile.is_paired() || matches!(split, Split::Pieces(_)))
+    };
+    cheapest(desc, tiles, splits, (combining, compute_units), |tile, sizes, last| {
+        tile.time_of_pieces(sizes, last, compute_units)
     })
 }
 
@@ -94,10 +96,11 @@ fn libs(dtype: DType, vector_results: bool) -> &'static [Lib] {
     }
 }
 
-/// The nanoseconds of a launch and of partial sums, 250 in each.
-fn combining(results: usize, splits: usize, compute_units: usize) -> usize {
-    h200::partial_sums(results.saturating_mul(splits), 250, compute_units)
-        .saturating_add(h200::COMBINING_LAUNCH)
+/// The nanoseconds of a launch, of partial sums, 250 in each, and of short workgroups.
+fn combining(results: usize, [length, pieces]: [usize; 2], compute_units: usize) -> usize {
+    let short = if length < SHORT { 650 } else { 0 };
+    h200::partial_sums(results.saturating_mul(pieces), 250, compute_units)
+        .saturating_add(h200::COMBINING_LAUNCH + short)
 }
 
 impl GemmKernel for Tile {

@@ -74,7 +74,7 @@ fn candidates(desc: &MatmulDesc, aligned: bool) -> impl Iterator<Item = KernelOv
     Kernel::all().flat_map(move |kernel| {
         let splits = [1, 2, 4, 8, 16, 32].into_iter();
         splits.filter(move |&splits| splits == 1 || single && k / splits >= 128).flat_map(move |splits| {
-            let strategy = if splits > 1 { Strategy::SplitK(splits) } else { Strategy::Whole };
+            let strategy = if splits > 1 { Strategy::SplitK(splits.into()) } else { Strategy::Whole };
             let packings = kernel.implementation().measured_packings(desc, aligned);
             packings.iter().map(move |&packed| KernelOverride { kernel, strategy, packed })
         })

@@ -11,6 +11,7 @@ use super::large::oriented;
 use super::layout::reads_as_vectors;
 use super::plan::{Candidate, Problem};
 use super::shapes::Unstaged;
+use super::strategy::Split;
 use super::unstaged_step::{self, Constants};
 use super::{Params, Windows, activation_libs, cooperative};
 use crate::device::Gpu;
@@ -91,14 +92,16 @@ impl Unstaged {
     /// The tile that is estimated to be faster than any of gemm/cooperative, even where that isn't offered.
     fn estimate(desc: &MatmulDesc, compute_units: usize) -> Option<Estimate<Self>> {
         let (transposed, [_, along_k]) = Self::oriented(desc);
-        let time = |tile: Self, [m, n, k, batch]: [usize; 4]| {
+        let time = |tile: Self, [m, n, k, batch]: [usize; 4], _: usize| {
             let [m, n] = if transposed { [n, m] } else { [m, n] };
             let tiles = m.div_ceil(tile.m).saturating_mul(n.div_ceil(tile.n)).saturating_mul(batch);
             let turns = tile.turns[usize::from(along_k)].of(tiles, k.div_ceil(tile.turn()), compute_units);
             let overhead = if k < desc.k { OVERHEAD + PARTIAL } else { OVERHEAD };
             turns.saturating_add(overhead.saturating_mul(tiles.div_ceil(compute_units)))
         };
-        let fastest = cheapest(desc, Self::ALL.into_iter(), (cooperative::combining, compute_units), time)?;
+        let splits = |_| Split::powers_of_two(desc.k);
+        let fastest =
+            cheapest(desc, Self::ALL.into_iter(), splits, (cooperative::combining, compute_units), time)?;
         let staged = cooperative::cost(desc, cooperative::estimate(desc, compute_units)?.time);
         Some(fastest).filter(|fastest| fastest.time < staged)
     }
@@ -130,8 +133,8 @@ impl Family for Unstaged {
         // No browser offers tensor cores.
         let is_for = IS_NATIVE && Self::is_for(desc) && reads_as_vectors(desc, windows, WIDTH);
         let fastest = if is_for { Self::estimate(desc, problem.compute_units()) } else { None };
-        let candidate = |Estimate { tile, splits, time }| {
-            problem.candidate(Kernel::Unstaged(tile), splits, Cost::TensorCores(time))
+        let candidate = |Estimate { tile, split, time }| {
+            problem.candidate(Kernel::Unstaged(tile), split, Cost::TensorCores(time))
         };
         fastest.and_then(candidate).into_iter()
     }

@@ -49,7 +49,7 @@ impl Tile {
     ];
 
     /// The tile whose steps are sliced, for products of few tiles.
-    pub(in crate::ops) const SLICED: Self = Self::new([32, 32, 64], [4, 4], 1200, 1400).with_last(600);
+    pub(in crate::ops) const SLICED: Self = Self::new([32, 32, 64], [4, 4], 780, 1380).with_last(520);
 
     /// Values of k of a slice at most.
     const SLICE: usize = 32;
@@ -99,6 +99,31 @@ impl Tile {
     pub(in crate::ops) fn time(self, [m, n, k, batch]: [usize; 4], compute_units: usize) -> usize {
         let tiles = self.count(m, n).saturating_mul(batch);
         self.step.of(tiles, k.div_ceil(self.k), compute_units)
+    }
+
+    /// Whether a compute unit has room for two of its workgroups and no more.
+    pub(in crate::ops) fn is_paired(self) -> bool {
+        self.m >= 128
+    }
+
+    /// [`time`](Self::time), with another k in the last of the products: workgroups for this one begin behind the others,
+    /// where they end.
+    pub(in crate::ops) fn time_of_pieces(
+        self,
+        [m, n, k, batch]: [usize; 4],
+        k_last: usize,
+        compute_units: usize,
+    ) -> usize {
+        let tiles = self.count(m, n);
+        let [steps, last] = [k, k_last].map(|k| k.div_ceil(self.k));
+        if batch == 1 || last >= steps {
+            return self.time([m, n, k, batch], compute_units);
+        }
+        self.step.of_longer_and_shorter(
+            [tiles.saturating_mul(batch - 1), tiles],
+            [steps, last],
+            compute_units,
+        )
     }
 
     pub(in crate::ops) fn constants(self) -> TileConstants {

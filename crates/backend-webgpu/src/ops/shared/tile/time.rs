@@ -27,6 +27,35 @@ impl StepTime {
         let round = (rounds / 2).saturating_mul(self.paired).saturating_add(rest);
         steps.saturating_mul(round)
     }
+
+    /// [`of`](Self::of) tiles of so many steps, and behind them others of fewer, which go where the last round of the longer
+    /// ones leaves places: one after the other where there are more than places.
+    pub(crate) fn of_longer_and_shorter(
+        self,
+        [longer, shorter]: [usize; 2],
+        [steps, fewer]: [usize; 2],
+        compute_units: usize,
+    ) -> usize {
+        // Two on each unit at a time.
+        let places = 2 * compute_units;
+        let (before, rest) = (longer / places * places, longer % places);
+        if rest > 0 && rest + shorter.min(places) <= places {
+            // All of the last round begin at once, spread over the units.
+            let single = if before == 0 { self.alone } else { self.last };
+            let (paired, single) = match (rest > compute_units, rest + shorter > compute_units) {
+                (true, _) => (steps.saturating_mul(self.paired), 0),
+                (false, true) => (fewer.saturating_mul(self.paired), (steps - fewer).saturating_mul(single)),
+                (false, false) => (0, steps.saturating_mul(single)),
+            };
+            return self.of(before, steps, compute_units).saturating_add(paired).saturating_add(single);
+        }
+        let left = longer.checked_next_multiple_of(places).map_or(0, |all| all - longer);
+        let in_each = steps / fewer.max(1);
+        let filled = shorter.min(left.saturating_mul(in_each));
+        let with_filled = longer.saturating_add(filled.div_ceil(in_each.max(1)));
+        let all_longer = self.of(with_filled, steps, compute_units);
+        all_longer.saturating_add(self.of(shorter - filled, fewer, compute_units))
+    }
 }
 
 #[cfg(test)]
@@ -40,5 +69,17 @@ mod tests {
         assert_eq!(rounds(time), [1100, 1700, 2800, 3400, 4500]);
         assert_eq!(rounds(StepTime { last: 750, ..time }), [1100, 1700, 2450, 3400, 4150]);
         assert_eq!([0, 1, 11].map(|tiles| time.of(tiles, 3, 10)), [0, 3300, 5100]);
+    }
+
+    #[test]
+    fn short_tiles_take_places_that_are_left() {
+        let time = StepTime { last: 750, ..StepTime::new(1100, 1700) };
+        let of = |longer, shorter| time.of_longer_and_shorter([longer, shorter], [10, 5], 10);
+        // Beside half as many, on units of their own, and on units where a long one runs.
+        assert_eq!([of(5, 0), of(5, 5), of(5, 15)], [11_000, 11_000, 5 * 1700 + 5 * 1100]);
+        // In the places that 16 long ones leave, four at once or twice four; what comes then begins behind them.
+        assert_eq!([of(16, 4), of(16, 8), of(16, 9)], [17_000, 17_000, 17_000 + 5 * 1100]);
+        assert_eq!([of(20, 0), of(20, 5), of(25, 5)], [17_000, 17_000 + 5 * 1100, 17_000 + 7500]);
+        assert_eq!(of(usize::MAX, usize::MAX), usize::MAX);
     }
 }
