@@ -12,7 +12,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kind::Kind;
 use crate::plan::Plan;
 use crate::tensor::Tensor;
@@ -37,9 +37,19 @@ pub(crate) fn key(inputs: &[Option<Tensor>]) -> Key {
     inputs.iter().map(|input| input.as_ref().map(of)).collect()
 }
 
+/// The shapes of a key, such as `[32, 128], [32, 128]`.
+fn told(key: &Key) -> String {
+    let shapes: Vec<String> = key.iter().flatten().map(|(_, shape, _)| format!("{shape:?}")).collect();
+    if shapes.is_empty() { "no inputs".to_owned() } else { shapes.join(", ") }
+}
+
 /// The graphs of a plan.
 #[derive(Debug, Default)]
-pub(crate) struct Captures(Mutex<State>);
+pub(crate) struct Captures {
+    state: Mutex<State>,
+    /// What became of runs, for the log.
+    news: Mutex<Vec<String>>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -71,7 +81,7 @@ pub(crate) enum Next {
 impl Captures {
     /// How to do a run of this key: a run whose key is that of the one before is captured.
     pub(crate) fn next(self: &Arc<Self>, key: &Key) -> Next {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let Some(place) = state.entries.iter().position(|entry| entry.key == *key) else {
             if state.last.as_ref() != Some(key) {
                 state.last = Some(key.clone());
@@ -97,18 +107,43 @@ impl Captures {
         next
     }
 
+    /// A new graph on loan.
+    pub(crate) fn lend_new(self: &Arc<Self>, recording: Recording) -> Loan {
+        self.news.lock().push(format!("captured: runs of {} are replayed", told(&recording.key)));
+        self.lend(recording)
+    }
+
+    /// What became of runs since it was last asked for.
+    pub(crate) fn news(&self) -> Vec<String> {
+        std::mem::take(&mut self.news.lock())
+    }
+
     /// A graph on loan: the drop of the loan gives it back.
-    pub(crate) fn lend(self: &Arc<Self>, recording: Recording) -> Loan {
+    fn lend(self: &Arc<Self>, recording: Recording) -> Loan {
         Loan { recording: Some(recording), captures: Arc::downgrade(self) }
     }
 
     /// Captures no more runs of this key.
-    pub(crate) fn refuse(&self, key: &Key) {
+    pub(crate) fn refuse(&self, key: &Key, error: &Error) {
+        self.news.lock().push(format!("runs of {} aren't captured: {error}", told(key)));
         self.with(key, |entry| entry.misses = MISSES);
     }
 
+    /// Counts a replay, or one that other numbers than the captured ones have prevented.
+    fn count(&self, key: &Key, is_hit: bool) {
+        let mut misses = 0;
+        self.with(key, |entry| {
+            entry.misses = if is_hit { 0 } else { entry.misses + 1 };
+            misses = entry.misses;
+        });
+        if misses == MISSES {
+            let why = "operations depend on numbers of inputs, which change";
+            self.news.lock().push(format!("runs of {} are replayed no more: {why}", told(key)));
+        }
+    }
+
     fn with(&self, key: &Key, change: impl FnOnce(&mut Entry)) {
-        if let Some(entry) = self.0.lock().entries.iter_mut().find(|entry| entry.key == *key) {
+        if let Some(entry) = self.state.lock().entries.iter_mut().find(|entry| entry.key == *key) {
             change(entry);
         }
     }
@@ -116,7 +151,7 @@ impl Captures {
     /// Keeps a graph for later runs, if its key still has a place.
     fn give_back(&self, recording: Recording) {
         let mut recording = Some(recording);
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let is_its = |entry: &&mut Entry| recording.as_ref().is_some_and(|graph| graph.key == entry.key);
         if let Some(entry) = state.entries.iter_mut().find(is_its).filter(|entry| entry.misses < MISSES) {
             entry.idle.extend(recording.take());
@@ -140,7 +175,7 @@ impl Loan {
         let values = recording.replay(plan, inputs)?;
         if let Some(captures) = self.captures.upgrade() {
             let is_hit = values.is_some();
-            captures.with(&recording.key, |entry| entry.misses = if is_hit { 0 } else { entry.misses + 1 });
+            captures.count(&recording.key, is_hit);
         }
         let Some(values) = values else { return Ok(None) };
         let holder: Arc<dyn std::any::Any + Send + Sync> = Arc::new(self);

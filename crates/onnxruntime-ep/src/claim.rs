@@ -35,7 +35,7 @@ pub(crate) fn claim(graph: &Graph, options: &Options, backend: &dyn ComputeBacke
         if options.scope == Scope::All || nodes().any(ops::is_heavy) {
             claim.subgraphs.push(subgraph);
         } else {
-            let reason = "no product, convolution, attention or recurrent layer beside it";
+            let reason = "no product, convolution, attention or recurrent layer in its part (the option claim takes it)";
             claim.refused.extend(nodes().map(|node| (node.label(), reason.to_owned())));
         }
     }

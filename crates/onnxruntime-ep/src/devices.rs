@@ -55,6 +55,7 @@ pub(crate) fn all() -> Result<&'static [Arc<Device>]> {
             found.into_iter().enumerate().map(|(i, info)| Arc::new(Device::new(info, i, None))).collect()
         }
     };
+    PROCESS.get_or_init(std::process::id);
     Ok(DEVICES.get_or_init(|| found))
 }
 
@@ -79,6 +80,22 @@ pub(crate) fn at(index: usize) -> Result<Arc<Device>> {
     let device = all()?.get(index).map(Arc::clone);
     device.ok_or_else(|| Error::invalid(format!("there is no device {index}")))
 }
+
+/// An error in a process that was forked from the one that found the devices: neither a driver's threads nor a pool's are
+/// there, so that a run would wait for ever.
+pub(crate) fn require_own_process() -> Result<()> {
+    match PROCESS.get() {
+        Some(&process) if process != std::process::id() => Err(Error::invalid(
+            "this process was forked from one that had registered the provider, which can't compute here: start processes \
+             with multiprocessing's spawn or forkserver, and register there"
+                .to_owned(),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The process that found the devices.
+static PROCESS: OnceLock<u32> = OnceLock::new();
 
 fn open(name: &str, index: usize) -> Result<Device> {
     let selection = registry().select(name)?;

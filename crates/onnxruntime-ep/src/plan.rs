@@ -141,10 +141,10 @@ impl Plan {
             Next::Replay(loan) => Some(loan),
             Next::Eager => None,
             Next::Capture => match capture::record(self, key.clone(), &inputs) {
-                Ok(recording) => Some(self.captures.lend(recording)),
+                Ok(recording) => Some(self.captures.lend_new(recording)),
                 // What is wrong with the inputs or the device, the run by operations will say.
-                Err(_) => {
-                    self.captures.refuse(&key);
+                Err(error) => {
+                    self.captures.refuse(&key, &error);
                     None
                 }
             },

@@ -26,15 +26,15 @@ pub(crate) fn supports(graph: &Graph, node: &Node, abilities: Abilities) -> Resu
     if !matches!(node.provider.as_str(), "" | NAME) {
         return Err(format!("{} has it", node.provider));
     }
-    let Some(row) = ops::find(node) else { return Err("no operation".to_owned()) };
+    let Some(row) = ops::find(node) else { return Err("the provider has no such operator".to_owned()) };
     let used = node.inputs.iter().chain(&node.outputs).filter(|name| !name.is_empty());
     for name in used {
         let known = graph.types.get(name);
         let Some(kind) = known.and_then(|known| known.kind) else {
-            return Err(format!("the element type of {name}"));
+            return Err(format!("the element type of {name} isn't supported"));
         };
         if kind.is_bytes() && !row.takes_bytes {
-            return Err(format!("the element type of {name}"));
+            return Err(format!("the element type of {name} isn't supported"));
         }
         if kind == Kind::F16 && !abilities.f16 {
             return Err("the device has no f16".to_owned());
@@ -44,7 +44,7 @@ pub(crate) fn supports(graph: &Graph, node: &Node, abilities: Abilities) -> Resu
         }
     }
     if graph.input_kind(node, 0).is_some_and(|kind| !row.kinds.has(kind)) {
-        return Err("the element type".to_owned());
+        return Err("the element type isn't supported here".to_owned());
     }
     (row.check)(graph, node)
 }

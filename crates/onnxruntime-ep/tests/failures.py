@@ -2,9 +2,9 @@
 
 A model with an operator between two matrix products that the provider doesn't have, and the log that says which node
 was left and why, also where nodes have no names; what errors and warnings say of an unnamed node, of a machine without
-a GPU and of a model of EPContext nodes; a session that outlives the registration; and a process that is killed in the
-middle of a run, after which a session of another process computes as before. Prints a line for each check, and ends
-with 1 if one fails.
+a GPU and of a model of EPContext nodes; a session that outlives the registration; a forked process; which runs the log
+says are captured; and a process that is killed in the middle of a run, after which a session of another process
+computes as before. Prints a line for each check, and ends with 1 if one fails.
 """
 
 import ctypes
@@ -75,6 +75,24 @@ def outlived():
     print("outlived")
 
 
+def forked():
+    """Runs a session and makes another in a forked process, where neither computes."""
+    session, feed = ours(interrupted()), {"x": normal(3, 6)}
+    session.run(None, feed)
+    if os.fork() == 0:
+        print(why(lambda: session.run(None, feed)), why(lambda: ours(interrupted())), sep="\n", flush=True)
+        os._exit(0)
+    os.wait()
+
+
+def replayed():
+    """Runs a model with a log, of whose runs the second one is captured."""
+    ort.set_default_logger_severity(1)
+    session = ours(interrupted())
+    for rows in (3, 3, 3):
+        session.run(None, {"x": normal(rows, 6)})
+
+
 def why(call):
     """The message of the error that a call ends with."""
     try:
@@ -110,11 +128,11 @@ def main(library):
         check("two parts are the provider's", mine == [1, 1] and others == ["CDist"], (mine, others))
     _, told = child(library, "log").communicate()
     left = [line for line in told.splitlines() if "left to ONNX Runtime" in line]
-    check("the log names the node that was left, and why", any('"CDist_2" (CDist): no operation' in line for line in left), left)
+    check("the log names the node that was left, and why", any('"CDist_2" (CDist): the provider has no such operator' in line for line in left), left)
     check("the log has the steps of both parts", told.count("1 nodes in 1 steps: MatMul") == 2)
     _, told = child(library, "log_unnamed").communicate()
     left = [line for line in told.splitlines() if "left to ONNX Runtime" in line]
-    check("the log names an unnamed node by its output", any('output "v2" (CDist): no operation' in line for line in left), left)
+    check("the log names an unnamed node by its output", any('output "v2" (CDist): the provider has no such operator' in line for line in left), left)
     feed = {"x": normal(3, 6), "other": normal(2, 6)}
     message = why(lambda: ours(unnamed()).run(None, feed))
     check("an error names an unnamed node by its output", 'node with output "sum" (Add)' in message, message)
@@ -124,12 +142,18 @@ def main(library):
         # Windows unloads the library.
         told, _ = child(library, "outlived").communicate()
         check("a session may outlive the library's registration", told == "outlived\n", told)
+        told = child(library, "forked").communicate(timeout=120)[0].split("\n")
+        told = [line for line in told if line]
+        check("a forked process is told why it can't compute", len(told) == 2 and all("forked" in line for line in told), told)
     options = ort.SessionOptions()
     options.add_session_config_entry("ep.context_enable", "1")
     options.add_session_config_entry("ep.context_file_path", str(pathlib.Path(tempfile.gettempdir()) / "no_context.onnx"))
     options.add_provider_for_devices([device()], {})
     message = why(lambda: ort.InferenceSession(model, sess_options=options))
     check("a model of EPContext nodes is an error that says so", "makes no EPContext nodes" in message, message)
+
+    log = child(library, "replayed").communicate()[1]
+    check("the log tells which runs are captured", "captured: runs of [3, 6] are replayed" in log, log[-300:])
 
     model, feed = encoder(random_bert(2, 32), 2, 4), tokens(2, 16)
     for attempt in range(3):
@@ -149,7 +173,7 @@ if __name__ == "__main__":
     library = str(pathlib.Path(sys.argv[1]).resolve())
     if len(sys.argv) > 2:
         ort.register_execution_provider_library("webgpu_compute", library)
-        {"log": log, "log_unnamed": log_unnamed, "endless": endless, "devices": devices, "outlived": outlived}[sys.argv[2]]()
+        {"log": log, "log_unnamed": log_unnamed, "endless": endless, "devices": devices, "outlived": outlived, "forked": forked, "replayed": replayed}[sys.argv[2]]()
         sys.stdout.flush()
         os._exit(0)
     main(library)

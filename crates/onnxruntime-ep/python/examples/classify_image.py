@@ -10,6 +10,8 @@ import numpy as np
 import onnxruntime
 import webgpu_compute_onnxruntime as wgpu
 
+if len(sys.argv) != 3:
+    raise SystemExit(__doc__)
 wgpu.register()
 # Without `enable_fallback=False`, Python would go on with the CPU provider where this one's session can't be made.
 session = onnxruntime.InferenceSession(sys.argv[1], providers=[wgpu.get_ep_name(), "CPUExecutionProvider"], enable_fallback=False)

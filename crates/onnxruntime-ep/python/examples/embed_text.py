@@ -38,4 +38,6 @@ def main(model: str, vocabulary: str, texts: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 5:
+        raise SystemExit(__doc__)
     main(sys.argv[1], sys.argv[2], sys.argv[3:])

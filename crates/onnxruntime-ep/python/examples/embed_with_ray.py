@@ -1,5 +1,6 @@
 """Embeds a corpus on the machines of a Ray cluster, one session for each actor.
 
+    pip install ray pandas pyarrow    # besides onnxruntime and webgpu_compute_onnxruntime
     python embed_with_ray.py MODEL.onnx IDS.parquet OUT
 
 MODEL takes `input_ids` and `attention_mask` and gives hidden states, as all-MiniLM-L6-v2 does; IDS has columns of the
@@ -16,6 +17,8 @@ from ray.data import ActorPoolStrategy
 
 def device_of_actor(gpus: list, devices: list):
     """The device of the GPU that Ray gave to this actor: the actors of a machine have different ones."""
+    if not devices:
+        raise RuntimeError("this machine has no GPU: COMPUTE_BACKEND=webgpu:vulkan or COMPUTE_BACKEND=cpu computes without")
     return devices[int(gpus[0]) % len(devices)] if gpus else devices[0]
 
 
@@ -31,7 +34,7 @@ class Embedder:
         options = onnxruntime.SessionOptions()
         options.add_provider_for_devices([device_of_actor(ray.get_gpu_ids(), wgpu.devices())], {})
         self.session = onnxruntime.InferenceSession(model, sess_options=options)
-        # Without this, a failed run would go on with the CPU provider, silently.
+        # Without this, a failed run would print its error, and the session would go on with the CPU provider.
         self.session.disable_fallback()
 
     def __call__(self, batch: dict) -> dict:
@@ -57,4 +60,6 @@ def main(model: str, corpus: str, out: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        raise SystemExit(__doc__)
     main(*sys.argv[1:4])

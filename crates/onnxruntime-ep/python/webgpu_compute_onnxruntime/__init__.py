@@ -48,7 +48,7 @@ def register() -> None:
 
 
 def unregister() -> None:
-    """Unregisters the library. No session may use it any more."""
+    """Unregisters the library. Sessions that there are go on; values on its devices can be read no more."""
     import onnxruntime
 
     onnxruntime.unregister_execution_provider_library(_REGISTRATION)

@@ -6,9 +6,11 @@ use std::ptr;
 use ort_sys::{OrtKernelContext, OrtStatusPtr};
 
 use super::api::api;
+use super::log::Logger;
 use super::status::{check, guard};
 use super::tables::{API_VERSION, NodeComputeInfo};
 use super::value::Value;
+use crate::devices::require_own_process;
 use crate::error::{Error, Result};
 use crate::plan::Plan;
 use crate::tensor::Tensor;
@@ -18,17 +20,18 @@ use crate::tensor::Tensor;
 struct Compiled {
     table: NodeComputeInfo,
     plan: Plan,
+    logger: Logger,
 }
 
 /// The table of a subgraph; `release` gives it back.
-pub(super) fn create(plan: Plan) -> *mut NodeComputeInfo {
+pub(super) fn create(plan: Plan, logger: Logger) -> *mut NodeComputeInfo {
     let table = NodeComputeInfo {
         ort_version_supported: API_VERSION,
         CreateState: create_state,
         Compute: compute,
         ReleaseState: release_state,
     };
-    Box::into_raw(Box::new(Compiled { table, plan })).cast()
+    Box::into_raw(Box::new(Compiled { table, plan, logger })).cast()
 }
 
 /// # Safety
@@ -58,10 +61,13 @@ unsafe extern "system" fn compute(
 ) -> OrtStatusPtr {
     guard(|| {
         // SAFETY: the table is the first field of what `create` made; runs share it.
-        let plan = unsafe { &(*this.cast_const().cast::<Compiled>()).plan };
+        let Compiled { plan, logger, .. } = unsafe { &*this.cast_const().cast::<Compiled>() };
+        require_own_process()?;
         // SAFETY: the context is valid for the call.
         let inputs = unsafe { inputs(plan, context)? };
-        let outputs = plan.run(inputs)?;
+        let outputs = plan.run(inputs);
+        plan.captures.news().iter().for_each(|news| logger.info(news));
+        let outputs = outputs?;
         for (i, output) in outputs.iter().enumerate() {
             let shape: Vec<i64> = output.shape.iter().map(|&extent| extent as i64).collect();
             // SAFETY: as before; the shape has as many extents as the call says.

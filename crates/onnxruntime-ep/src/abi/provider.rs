@@ -16,7 +16,7 @@ use super::tables::{
 };
 use super::{compute, profiler};
 use crate::claim::{Claim, claim};
-use crate::devices::Device;
+use crate::devices::{Device, require_own_process};
 use crate::error::{Error, Result};
 use crate::half_precision::halve;
 use crate::options::{NAME, Options, Precision};
@@ -35,6 +35,7 @@ struct Provider {
 
 /// A provider that computes on `device`; `release` gives it back.
 pub(super) fn create(device: &Device, options: Options, logger: Logger) -> Result<*mut Ep> {
+    require_own_process()?;
     let backend = device.backend()?;
     let info = &device.info;
     logger.info(&format!("computing on {} ({}, {})", info.name, info.api, info.selector));
@@ -144,7 +145,7 @@ unsafe extern "system" fn compile(
             // SAFETY: as before; graphs and nodes are valid for the call.
             unsafe {
                 let plan = plan(provider, *graphs.add(i), *fused_nodes.add(i))?;
-                infos.add(i).write(compute::create(plan));
+                infos.add(i).write(compute::create(plan, provider.logger));
             }
         }
         Ok(())

@@ -67,7 +67,7 @@ fn shapes_that_repeat_are_replayed_with_other_numbers() {
         let row = |id: i64| f64::from(x) + if id < 0 { id + 8 } else { id } as f64;
         assert_eq!(rows(&y[0]), ids.map(row));
     }
-    let state = plan.captures.0.lock();
+    let state = plan.captures.state.lock();
     let entry = &state.entries[0];
     assert_eq!((state.entries.len(), entry.graphs, entry.misses, entry.idle.len()), (1, 1, 0, 1));
 }
@@ -90,9 +90,9 @@ fn outputs_stay_while_somebody_has_them() {
     for (i, y) in kept.iter().enumerate() {
         assert_eq!(rows(&y[0]), [i as f64; 2]);
     }
-    assert_eq!(plan.captures.0.lock().entries[0].graphs, GRAPHS);
+    assert_eq!(plan.captures.state.lock().entries[0].graphs, GRAPHS);
     drop(kept);
-    assert_eq!(plan.captures.0.lock().entries[0].idle.len(), GRAPHS);
+    assert_eq!(plan.captures.state.lock().entries[0].idle.len(), GRAPHS);
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn numbers_that_choose_operations_are_compared() {
         let (count, first) = if axis == 0 { (WIDTH, 28.0) } else { (8, 0.0) };
         assert_eq!((y[0].shape.as_slice(), y[0].numbers().unwrap().floats()[0]), (&[count][..], first));
     }
-    assert_eq!(plan.captures.0.lock().entries[0].misses, MISSES);
+    assert_eq!(plan.captures.state.lock().entries[0].misses, MISSES);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn what_the_host_reads_of_the_device_is_not_captured() {
         let y = plan.run(vec![ints(&[5]), floats(&backend, 1.0)]).unwrap();
         assert_eq!(y[0].ints().unwrap(), [5]);
     }
-    assert_eq!(plan.captures.0.lock().entries[0].misses, MISSES);
+    assert_eq!(plan.captures.state.lock().entries[0].misses, MISSES);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn few_shapes_are_kept() {
             assert_eq!(rows(&y[0]), vec![i as f64; count]);
         }
     }
-    assert_eq!(plan.captures.0.lock().entries.len(), KEYS);
+    assert_eq!(plan.captures.state.lock().entries.len(), KEYS);
 }
 
 fn lookup_of_ids() -> Vec<Node> {

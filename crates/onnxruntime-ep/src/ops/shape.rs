@@ -85,7 +85,7 @@ pub(crate) fn listed(count: i64) -> Result<usize> {
     usize::try_from(count)
         .ok()
         .filter(|&count| count <= MOST_LISTED)
-        .ok_or_else(|| Error::invalid(format!("a list of {count} numbers")))
+        .ok_or_else(|| Error::invalid(format!("a list of {count} numbers is longer than {MOST_LISTED}")))
 }
 
 /// The elements of a shape, whose product may be as many as a list on the host may have.
@@ -94,7 +94,7 @@ pub(crate) fn listed_elements(shape: &[usize]) -> Result<usize> {
         .iter()
         .try_fold(1usize, |count, &extent| count.checked_mul(extent))
         .filter(|&count| count <= MOST_LISTED)
-        .ok_or_else(|| Error::invalid(format!("a list of {shape:?} numbers")))
+        .ok_or_else(|| Error::invalid(format!("{shape:?} numbers on the host are more than {MOST_LISTED}")))
 }
 
 /// Every place of a tensor of `shape` in row-major order, as `offset + Σ index·stride`.

@@ -126,7 +126,7 @@ fn size(call: &Call<'_>) -> Result<Vec<Tensor>> {
 fn fills_with_known(_graph: &Graph, node: &Node) -> std::result::Result<(), String> {
     match node.attributes.get("value") {
         None | Some(Attribute::Tensor(_)) => Ok(()),
-        _ => Err("the element type of the value".to_owned()),
+        _ => Err("the element type of the value isn't supported".to_owned()),
     }
 }
 
@@ -176,7 +176,7 @@ fn eye_kind(node: &Node) -> Option<Option<Kind>> {
 }
 
 fn eye_of_known(_graph: &Graph, node: &Node) -> std::result::Result<(), String> {
-    eye_kind(node).map(|_| ()).ok_or_else(|| "the element type of the matrix".to_owned())
+    eye_kind(node).map(|_| ()).ok_or_else(|| "the element type of the matrix isn't supported".to_owned())
 }
 
 /// Ones on a diagonal.
