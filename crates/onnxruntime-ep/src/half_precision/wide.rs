@@ -5,62 +5,14 @@ use std::collections::HashSet;
 
 use crate::kind::Kind;
 use crate::model::{Graph, Node};
+use crate::ops;
 
-/// Operators whose result is as exact as their inputs: what sizes and indices are computed by.
-const ARITHMETIC: &[&str] = &[
-    "Abs",
-    "Add",
-    "And",
-    "Cast",
-    "Ceil",
-    "Clip",
-    "Concat",
-    "CumSum",
-    "Div",
-    "Equal",
-    "Exp",
-    "Expand",
-    "Flatten",
-    "Floor",
-    "Gather",
-    "GatherElements",
-    "GatherND",
-    "Greater",
-    "GreaterOrEqual",
-    "Identity",
-    "Less",
-    "LessOrEqual",
-    "Log",
-    "Max",
-    "Min",
-    "Mod",
-    "Mul",
-    "Neg",
-    "Not",
-    "Or",
-    "Pow",
-    "Range",
-    "Reciprocal",
-    "ReduceMax",
-    "ReduceMin",
-    "ReduceProd",
-    "ReduceSum",
-    "Reshape",
-    "Round",
-    "Sign",
-    "Slice",
-    "Split",
-    "Sqrt",
-    "Squeeze",
-    "Sub",
-    "Tile",
-    "Transpose",
-    "Unsqueeze",
-    "Where",
-];
+/// Operators that compare numbers.
+const COMPARISONS: &[&str] =
+    &["ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "TopK"];
 
 /// Operators that multiply positions by frequencies.
-const PRODUCTS: &[&str] = &["MatMul", "Einsum"];
+const PRODUCTS: &[&str] = &["MatMul", "Einsum", "Gemm"];
 
 /// Whether an operator's input are sizes, indices or factors of such, which are no numbers of the model.
 pub(super) fn is_exact(operator: &str, i: usize) -> bool {
@@ -77,16 +29,19 @@ pub(super) fn is_exact(operator: &str, i: usize) -> bool {
     }
 }
 
-/// Which nodes are computed in f32: ranges, what sizes and indices are made by, and angles up to their sines and
-/// cosines.
+/// Which nodes are computed in f32: ranges, what integers, conditions, sizes and indices are made by, comparisons of what was
+/// made of integers, and angles up to their sines and cosines.
 pub(super) fn nodes(graph: &Graph) -> Vec<bool> {
-    let angles = angles(graph);
+    let (angles, counts) = (made_of_integers(graph, PRODUCTS), made_of_integers(graph, &[]));
     let mut needed: HashSet<&str> = HashSet::new();
     let mut wide = vec![false; graph.nodes.len()];
     for (node, wide) in graph.nodes.iter().zip(&mut wide).rev() {
         let makes = |names: &HashSet<&str>| node.outputs.iter().any(|name| names.contains(name.as_str()));
-        let carries = is(node, ARITHMETIC) || makes(&angles);
-        *wide = is(node, &["Range"])
+        // What is made of a product's or a layer's results is as exact as these.
+        let carries = !ops::is_heavy(node) || makes(&angles);
+        *wide = is(node, &["Range", "DynamicQuantizeLinear"])
+            || is(node, &["Cast"]) && !is_to_float(node)
+            || is(node, COMPARISONS) && is_of(graph, node, &counts)
             || makes(&needed) && carries
             || is(node, &["Sin", "Cos"]) && node.input(0).is_some_and(|name| angles.contains(name));
         for (i, name) in node.inputs.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
@@ -98,33 +53,46 @@ pub(super) fn nodes(graph: &Graph) -> Vec<bool> {
     wide
 }
 
-/// Numbers of f32 that positions may become before their sine or cosine: ranges, converted integers, what the
-/// graph is given, and what is computed of nothing else.
-fn angles(graph: &Graph) -> HashSet<&str> {
-    let kind = |name: &str| match graph.constants.get(name) {
+/// Whether a `Cast` is to floating-point numbers: f32, f16, f64 or bf16.
+fn is_to_float(node: &Node) -> bool {
+    matches!(node.int("to", 0), 1 | 10 | 11 | 16)
+}
+
+/// Whether a node reads numbers of f32 besides constants, and none but these.
+fn is_of(graph: &Graph, node: &Node, numbers: &HashSet<&str>) -> bool {
+    let mut varying = node
+        .inputs
+        .iter()
+        .map(String::as_str)
+        .filter(|name| kind(graph, name) == Some(Kind::F32))
+        .filter(|name| !graph.constants.contains_key(*name))
+        .peekable();
+    varying.peek().is_some() && varying.all(|name| numbers.contains(name))
+}
+
+fn kind(graph: &Graph, name: &str) -> Option<Kind> {
+    match graph.constants.get(name) {
         Some(constant) => Some(constant.kind),
         None => graph.types.get(name).and_then(|known| known.kind),
-    };
-    let is_f32 = |name: &&str| kind(name) == Some(Kind::F32);
-    let mut angles: HashSet<&str> = graph.inputs.iter().map(String::as_str).filter(is_f32).collect();
+    }
+}
+
+/// Numbers of f32 that positions may become before their sine or cosine: ranges, converted integers, what the
+/// graph is given, and what is computed of nothing else, without layers but these products.
+fn made_of_integers<'a>(graph: &'a Graph, products: &[&str]) -> HashSet<&'a str> {
+    let is_f32 = |name: &&str| kind(graph, name) == Some(Kind::F32);
+    let mut made: HashSet<&str> = graph.inputs.iter().map(String::as_str).filter(is_f32).collect();
     for node in &graph.nodes {
-        let of_integers = || node.input(0).and_then(kind).is_some_and(|kind| !kind.is_float());
-        let mut varying = node
-            .inputs
-            .iter()
-            .map(String::as_str)
-            .filter(is_f32)
-            .filter(|name| !graph.constants.contains_key(*name));
-        let is_angle = is(node, &["Range"])
+        let of_integers =
+            || node.input(0).and_then(|name| kind(graph, name)).is_some_and(|kind| !kind.is_float());
+        let is_made = is(node, &["Range"])
             || is(node, &["Cast"]) && of_integers()
-            || (is(node, ARITHMETIC) || is(node, PRODUCTS))
-                && varying.clone().count() > 0
-                && varying.all(|name| angles.contains(name));
-        if is_angle {
-            angles.extend(node.outputs.iter().map(String::as_str).filter(is_f32));
+            || (!ops::is_heavy(node) || is(node, products)) && is_of(graph, node, &made);
+        if is_made {
+            made.extend(node.outputs.iter().map(String::as_str).filter(is_f32));
         }
     }
-    angles
+    made
 }
 
 /// Whether a node is one of these operators of ONNX's.
@@ -238,6 +206,35 @@ mod tests {
         ];
         let y = run(nodes, &[("offset", floats(&[1.0]))], floats(&[1.0, -2.0, 0.5]));
         assert_eq!(y.numbers().unwrap().floats(), [2.5, -1.0, -0.5]);
+    }
+
+    #[test]
+    fn comparisons_of_integers_are_exact() {
+        let ids = Tensor::host(Kind::I64, vec![4], Numbers::Int(vec![5000, 5001, 80_000, 80_001])).unwrap();
+        for (operator, than, expected) in
+            [("Equal", 5001.0, [0.0, 1.0, 0.0, 0.0]), ("Greater", 80_000.0, [0.0, 0.0, 0.0, 1.0])]
+        {
+            let nodes: &[(&str, &[&str], &str, Kind)] = &[
+                ("Cast", &["x"], "ids", Kind::F32),
+                (operator, &["ids", "than"], "found", Kind::Bool),
+                ("Cast", &["found"], "y", Kind::F32),
+            ];
+            let y = run(nodes, &[("than", scalar(than))], ids.clone());
+            assert_eq!(y.numbers().unwrap().floats(), expected, "{operator}");
+        }
+    }
+
+    /// Lengths of sequences, which no list of operators' inputs has to name.
+    #[test]
+    fn an_integer_that_was_a_float_is_not_rounded() {
+        let nodes: &[(&str, &[&str], &str, Kind)] = &[
+            ("Cast", &["x"], "floats", Kind::F32),
+            ("Add", &["floats", "one"], "sum", Kind::F32),
+            ("Cast", &["sum"], "y", Kind::I64),
+        ];
+        let x = Tensor::host(Kind::I64, vec![2], Numbers::Int(vec![2050, 100_002])).unwrap();
+        let y = run(nodes, &[("one", scalar(1.0))], x);
+        assert_eq!(y.numbers().unwrap().ints(), [2051, 100_003]);
     }
 
     #[test]
