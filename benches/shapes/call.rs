@@ -13,6 +13,9 @@ use super::family::Family;
 use super::shape::Shape;
 use crate::Subject;
 
+/// A closure that records a call.
+pub type Recorded = Box<dyn Fn(&dyn ComputeBackend) -> BackendResult<()>>;
+
 /// What a shape calls.
 pub enum Call {
     /// [`matmul`](ComputeBackend::matmul).
@@ -20,9 +23,9 @@ pub enum Call {
     /// [`conv2d`](ComputeBackend::conv2d).
     Conv(ConvDesc),
     /// [`attention_ext`](ComputeBackend::attention_ext).
-    Attention(AttentionDesc),
+    Attention(Box<AttentionDesc>),
     /// What has one kernel for a shape.
-    Other(Box<dyn Fn(&dyn ComputeBackend) -> BackendResult<()>>),
+    Other(Recorded),
 }
 
 impl fmt::Debug for Call {
@@ -125,7 +128,7 @@ impl Operands {
                 let sizes = AttentionShape { batch, heads, seq_q, seq_kv, head_dim };
                 let mut desc = AttentionDesc::new(dtype, x, y, w, z, sizes);
                 (desc.kv_heads, desc.causal) = (kv_heads, shape.variant == "causal");
-                Call::Attention(desc)
+                Call::Attention(Box::new(desc))
             }
             Family::Rows => rows(shape, pointers),
             Family::Reduce => {

@@ -5,7 +5,7 @@ mod family;
 mod generate;
 mod shape;
 
-pub use call::{Call, Operands};
+pub use call::{Call, Operands, Recorded};
 pub use family::Family;
 pub use generate::{Budget, random};
 pub use shape::{Shape, dtype};
