@@ -5,7 +5,9 @@ mod wide;
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 
+use backend_api::ComputeBackend;
 use half::f16;
 
 use crate::error::Result;
@@ -24,7 +26,7 @@ const NAMED_TYPES: [(&str, &str); 2] = [("Cast", "to"), ("EyeLike", "dtype")];
 /// Makes a graph compute in f16. What it is given and gives back stays as it is, and what needs more digits is
 /// computed in f32 ([`wide`]). A graph whose sums of whole numbers are converted, for which f16 has no room, stays
 /// as it is.
-pub(crate) fn halve(graph: &mut Graph) -> Result<()> {
+pub(crate) fn halve(graph: &mut Graph, backend: &Arc<dyn ComputeBackend>) -> Result<()> {
     if graph.nodes.iter().any(|node| matches!(node.operator.as_str(), "MatMulInteger" | "ConvInteger")) {
         return Ok(());
     }
@@ -47,14 +49,14 @@ pub(crate) fn halve(graph: &mut Graph) -> Result<()> {
         }
         node.outputs.iter_mut().for_each(|name| *name = values.written(name));
         if !wide {
-            narrow(node)?;
+            narrow(node, backend)?;
         }
     }
     for (name, constant) in &mut graph.constants {
         if constant.kind == Kind::F32 && constant.count() == 1 {
             graph.unrounded.insert(name.clone(), constant.clone());
         }
-        *constant = half(constant)?;
+        *constant = half(constant, backend)?;
     }
     graph.constants.extend(exact);
     let mut nodes: Vec<Node> = graph.inputs.iter().filter_map(|name| values.conversion(name)).collect();
@@ -152,10 +154,10 @@ fn cast(from: Name, to: &Name, code: i64) -> Node {
 }
 
 /// Makes a node compute in f16.
-fn narrow(node: &mut Node) -> Result<()> {
+fn narrow(node: &mut Node, backend: &Arc<dyn ComputeBackend>) -> Result<()> {
     for attribute in node.attributes.values_mut() {
         if let Attribute::Tensor(tensor) = attribute {
-            *tensor = half(tensor)?;
+            *tensor = half(tensor, backend)?;
         }
     }
     for (operator, attribute) in NAMED_TYPES {
@@ -178,8 +180,9 @@ fn narrow(node: &mut Node) -> Result<()> {
 
 /// A constant in f16. What is too large becomes the largest number there is, as masks are made of products of
 /// 0 with such numbers; what is too small becomes the smallest one, as a bound that keeps a divisor from 0 may
-/// be no zero.
-fn half(tensor: &Tensor) -> Result<Tensor> {
+/// be no zero. It lies on the device or on the host as before: what is computed of constants on the host alone, is
+/// computed there, however large they are.
+fn half(tensor: &Tensor, backend: &Arc<dyn ComputeBackend>) -> Result<Tensor> {
     if tensor.kind != Kind::F32 {
         return Ok(tensor.clone());
     }
@@ -189,15 +192,16 @@ fn half(tensor: &Tensor) -> Result<Tensor> {
         _ if x.is_finite() => x.abs().clamp(smallest, largest).copysign(x),
         _ => x,
     };
-    let numbers = tensor.numbers()?.floats().into_iter().map(fit).collect();
-    Tensor::host(Kind::F16, tensor.shape.clone(), Numbers::Float(numbers).convert(Kind::F16))
+    let (shape, is_on_device) = (tensor.shape.clone(), tensor.is_on_device());
+    let numbers = Numbers::Float(tensor.numbers()?.floats().into_iter().map(fit).collect());
+    if is_on_device {
+        return Tensor::upload(backend, Kind::F16, shape, &numbers.encode_device(Kind::F16));
+    }
+    Tensor::host(Kind::F16, shape, numbers.convert(Kind::F16))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use backend_api::ComputeBackend;
     use backend_cpu::CpuBackend;
 
     use super::*;
@@ -205,10 +209,27 @@ mod tests {
     use crate::model::ValueType;
     use crate::plan::Plan;
 
+    fn cpu() -> Arc<dyn ComputeBackend> {
+        Arc::new(CpuBackend::new())
+    }
+
+    /// A table on the host would have its rows looked up there, in every run.
+    #[test]
+    fn constants_stay_where_they_are() {
+        let bytes: Vec<u8> = [0.1f32, 2.0].into_iter().flat_map(f32::to_le_bytes).collect();
+        let table = Tensor::upload(&cpu(), Kind::F32, vec![2], &bytes).unwrap();
+        let rounded = half(&table, &cpu()).unwrap();
+        assert!(rounded.is_on_device() && !rounded.is_on_host());
+        let tenth = f64::from(f16::from_f32(0.1));
+        assert_eq!((rounded.kind, rounded.numbers().unwrap().floats()), (Kind::F16, vec![tenth, 2.0]));
+        let on_host = half(&Tensor::host(Kind::F32, vec![1], Numbers::Float(vec![2.0])).unwrap(), &cpu());
+        assert!(on_host.unwrap().is_on_host());
+    }
+
     #[test]
     fn large_constants_stay_finite() {
         let numbers = Numbers::Float(vec![-1e9, 0.5, f64::NEG_INFINITY]);
-        let constant = half(&Tensor::host(Kind::F32, vec![3], numbers).unwrap()).unwrap();
+        let constant = half(&Tensor::host(Kind::F32, vec![3], numbers).unwrap(), &cpu()).unwrap();
         assert_eq!(constant.kind, Kind::F16);
         assert_eq!(constant.numbers().unwrap().floats(), [-65504.0, 0.5, f64::NEG_INFINITY]);
     }
@@ -216,7 +237,7 @@ mod tests {
     #[test]
     fn small_constants_stay_apart_from_zero() {
         let numbers = Numbers::Float(vec![1e-12, -1e-12, 0.0]);
-        let constant = half(&Tensor::host(Kind::F32, vec![3], numbers).unwrap()).unwrap();
+        let constant = half(&Tensor::host(Kind::F32, vec![3], numbers).unwrap(), &cpu()).unwrap();
         let smallest = 2f64.powi(-24);
         assert_eq!(constant.numbers().unwrap().floats(), [smallest, -smallest, 0.0]);
     }
@@ -250,7 +271,7 @@ mod tests {
             outputs: vec![output.to_owned()],
             ..Graph::default()
         };
-        halve(&mut graph).unwrap();
+        halve(&mut graph, &cpu()).unwrap();
         graph
     }
 
@@ -275,7 +296,7 @@ mod tests {
     }
 
     fn run(graph: Graph, rows: &[f64]) -> Vec<f64> {
-        let backend: Arc<dyn ComputeBackend> = Arc::new(CpuBackend::new());
+        let backend = cpu();
         let bytes: Vec<u8> = rows.iter().flat_map(|&x| (x as f32).to_le_bytes()).collect();
         let x = Tensor::upload(&backend, Kind::F32, vec![rows.len() / 4, 4], &bytes).unwrap();
         let y = Plan::new(graph, &backend).unwrap().run(vec![Some(x)]).unwrap();

@@ -163,7 +163,7 @@ unsafe fn plan(provider: &Provider, graph: *const OrtGraph, fused: *const OrtNod
     let nodes = graph.nodes.len();
     if provider.options.precision == Precision::F16 {
         if provider.backend.capabilities()?.f16 {
-            halve(&mut graph)?;
+            halve(&mut graph, &provider.backend)?;
         } else {
             provider.logger.info("the device has no f16: computing in f32");
         }

@@ -145,8 +145,8 @@ mod tests {
                 ..Node::default()
             });
         }
-        halve(&mut graph).unwrap();
         let backend: Arc<dyn ComputeBackend> = Arc::new(CpuBackend::new());
+        halve(&mut graph, &backend).unwrap();
         Plan::new(graph, &backend).unwrap().run(vec![Some(x)]).unwrap().remove(0)
     }
 
