@@ -40,8 +40,8 @@ impl WebGpuBackend {
     }
 
     /// Makes products use one kernel wherever it can make them, for tests and measurements: one of
-    /// [`matmul_kernels`](Self::matmul_kernels), with `+split4` or the like to split k into pieces. `None`
-    /// lets the backend choose again.
+    /// [`matmul_kernels`](Self::matmul_kernels), with `+split4` or the like to split k into pieces of one length, or `+k448`
+    /// or the like into pieces of this length, of which the last may be shorter. `None` lets the backend choose again.
     ///
     /// # Errors
     /// [`Unsupported`](backend_api::BackendError::Unsupported) if there is no such kernel.

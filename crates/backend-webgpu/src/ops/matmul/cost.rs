@@ -49,9 +49,9 @@ pub(super) type Combining = fn(usize, [usize; 2], usize) -> usize;
 /// The length of a piece below which it matters how long workgroups take to begin and end.
 pub(super) const SHORT: usize = 256;
 
-/// The tile and the split of k, of those that there are for a tile, that are estimated to take the least time. `time` estimates that of a tile for m, n, k and
-/// the number of products, of which the last may have another k; `combining` that of m·n results and their pieces on the
-/// device's compute units.
+/// The tile and the split of k, of those that `splits` has for a tile, that are estimated to take the least time. `time`
+/// estimates that of a tile for m, n, k and the number of products, of which the last may have another k; `combining` that
+/// of m·n results and their pieces on the device's compute units.
 pub(super) fn cheapest<T: Copy, Splits: Iterator<Item = Split>>(
     desc: &MatmulDesc,
     tiles: impl Iterator<Item = T>,
