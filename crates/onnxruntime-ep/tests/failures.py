@@ -142,9 +142,9 @@ def main(library):
         # Windows unloads the library.
         told, _ = child(library, "outlived").communicate()
         check("a session may outlive the library's registration", told == "outlived\n", told)
-        told = child(library, "forked").communicate(timeout=120)[0].split("\n")
-        told = [line for line in told if line]
-        check("a forked process is told why it can't compute", len(told) == 2 and all("forked" in line for line in told), told)
+        # Before 1.25.1, Python prints why it can't make a session, and makes one of the CPU provider.
+        told = child(library, "forked").communicate(timeout=120)[0].splitlines()
+        check("a forked process is told why it can't compute", sum("forked from" in line for line in told) == 2, told)
     options = ort.SessionOptions()
     options.add_session_config_entry("ep.context_enable", "1")
     options.add_session_config_entry("ep.context_file_path", str(pathlib.Path(tempfile.gettempdir()) / "no_context.onnx"))
