@@ -142,7 +142,7 @@ def main(library):
         # Windows unloads the library.
         told, _ = child(library, "outlived").communicate()
         check("a session may outlive the library's registration", told == "outlived\n", told)
-        # Before 1.25.1, Python prints why it can't make a session, and makes one of the CPU provider.
+        # With 1.23.2, Python prints why it can't make a session, and makes one of the CPU provider.
         told = child(library, "forked").communicate(timeout=120)[0].splitlines()
         check("a forked process is told why it can't compute", sum("forked from" in line for line in told) == 2, told)
     options = ort.SessionOptions()
