@@ -38,7 +38,7 @@ pub(crate) fn key(inputs: &[Option<Tensor>]) -> Key {
 }
 
 /// The shapes of a key, such as `[32, 128], [32, 128]`.
-fn told(key: &Key) -> String {
+fn shapes_of(key: &Key) -> String {
     let shapes: Vec<String> = key.iter().flatten().map(|(_, shape, _)| format!("{shape:?}")).collect();
     if shapes.is_empty() { "no inputs".to_owned() } else { shapes.join(", ") }
 }
@@ -47,8 +47,8 @@ fn told(key: &Key) -> String {
 #[derive(Debug, Default)]
 pub(crate) struct Captures {
     state: Mutex<State>,
-    /// What became of runs, for the log.
-    news: Mutex<Vec<String>>,
+    /// What the log is to say of captures.
+    messages: Mutex<Vec<String>>,
 }
 
 #[derive(Debug, Default)]
@@ -109,13 +109,13 @@ impl Captures {
 
     /// A new graph on loan.
     pub(crate) fn lend_new(self: &Arc<Self>, recording: Recording) -> Loan {
-        self.news.lock().push(format!("captured: runs of {} are replayed", told(&recording.key)));
+        self.messages.lock().push(format!("captured: runs of {} are replayed", shapes_of(&recording.key)));
         self.lend(recording)
     }
 
-    /// What became of runs since it was last asked for.
-    pub(crate) fn news(&self) -> Vec<String> {
-        std::mem::take(&mut self.news.lock())
+    /// What the log is to say of captures since the last call.
+    pub(crate) fn messages(&self) -> Vec<String> {
+        std::mem::take(&mut self.messages.lock())
     }
 
     /// A graph on loan: the drop of the loan gives it back.
@@ -125,7 +125,7 @@ impl Captures {
 
     /// Captures no more runs of this key.
     pub(crate) fn refuse(&self, key: &Key, error: &Error) {
-        self.news.lock().push(format!("runs of {} aren't captured: {error}", told(key)));
+        self.messages.lock().push(format!("runs of {} aren't captured: {error}", shapes_of(key)));
         self.with(key, |entry| entry.misses = MISSES);
     }
 
@@ -138,7 +138,7 @@ impl Captures {
         });
         if misses == MISSES {
             let why = "operations depend on numbers of inputs, which change";
-            self.news.lock().push(format!("runs of {} are replayed no more: {why}", told(key)));
+            self.messages.lock().push(format!("runs of {} are replayed no more: {why}", shapes_of(key)));
         }
     }
 

@@ -66,7 +66,7 @@ unsafe extern "system" fn compute(
         // SAFETY: the context is valid for the call.
         let inputs = unsafe { inputs(plan, context)? };
         let outputs = plan.run(inputs);
-        plan.captures.news().iter().for_each(|news| logger.info(news));
+        plan.captures.messages().iter().for_each(|message| logger.info(message));
         let outputs = outputs?;
         for (i, output) in outputs.iter().enumerate() {
             let shape: Vec<i64> = output.shape.iter().map(|&extent| extent as i64).collect();

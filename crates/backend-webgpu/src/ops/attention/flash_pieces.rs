@@ -6,6 +6,7 @@ use super::flash::{FlashTile, Workgroups};
 use super::pieces::Division;
 use crate::context::MAX_GROUPS;
 use crate::device::h200;
+use crate::ops::shared::piece_lengths::{FEW, piece_lengths};
 
 /// The most blocks of a piece for which parameters have room.
 const MAX_BLOCKS: usize = u16::MAX as usize;
@@ -63,13 +64,8 @@ impl FlashPieces {
     /// Few pieces, of one length or with a last one of a quarter, a half or three quarters of it, and many for few queries.
     fn candidates(tile: FlashTile, desc: &AttentionDesc) -> impl Iterator<Item = Self> + use<'_> {
         const MANY: [usize; 8] = [10, 12, 16, 20, 24, 32, 48, 64];
-        let quarters = desc.seq_kv.div_ceil(tile.block()).saturating_mul(4);
-        // Of few blocks, many counts give one length.
-        let mut last = None;
-        let lengths = (5..=32)
-            .chain(MANY.map(|pieces| 4 * pieces))
-            .map(move |count| quarters.div_ceil(count))
-            .filter(move |&length| last.replace(length) != Some(length));
+        let blocks = desc.seq_kv.div_ceil(tile.block());
+        let lengths = piece_lengths(blocks, 1, FEW.chain(MANY.map(|pieces| 4 * pieces)));
         lengths.filter_map(move |length| Self::new(tile, desc, Division::Blocks(length)))
     }
 

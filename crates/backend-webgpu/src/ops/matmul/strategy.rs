@@ -3,6 +3,8 @@
 use backend_api::DType;
 use backend_api::desc::MatmulDesc;
 
+use crate::ops::shared::piece_lengths::{FEW, piece_lengths};
+
 /// In which launches a product is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Strategy {
@@ -38,21 +40,9 @@ impl Split {
     /// Few pieces, of one length or with a last one of a quarter, a half or three quarters of it, then
     /// [`powers_of_two`](Self::powers_of_two).
     pub(super) fn few_and_powers_of_two(k: usize) -> impl Iterator<Item = Self> {
-        /// Quarters of the longest piece.
-        const QUARTERS: std::ops::RangeInclusive<usize> = 5..=32;
-        // Of a short k, many counts give one length.
-        let mut last = None;
-        let few = QUARTERS.filter_map(move |count| {
-            let length = k.saturating_mul(4).div_ceil(count).next_multiple_of(STEP);
-            let pieces = k.div_ceil(length.max(1));
-            let is_new = last.replace(length) != Some(length);
-            let of_one_length = Self::Pieces(pieces);
-            let split = if of_one_length.length_and_count(k).0 == length {
-                of_one_length
-            } else {
-                Self::Length(length)
-            };
-            (is_new && pieces > 1).then_some(split)
+        let few = piece_lengths(k, STEP, FEW).filter(move |&length| length < k).map(move |length| {
+            let of_one_length = Self::Pieces(k.div_ceil(length));
+            if of_one_length.length_and_count(k).0 == length { of_one_length } else { Self::Length(length) }
         });
         few.chain(Self::powers_of_two(k))
     }

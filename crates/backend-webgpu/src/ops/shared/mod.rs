@@ -7,6 +7,7 @@ pub(super) mod iterations;
 pub(super) mod kernel_override;
 pub(super) mod long_work;
 pub(super) mod pace;
+pub(super) mod piece_lengths;
 pub(super) mod row_groups;
 pub(super) mod rows;
 pub(super) mod seams;
