@@ -3,7 +3,7 @@
 // and each invocation has four elements.
 //
 // needs: T, M = T or u32, THREADS, LANES, HALF_Q, HALF_KV, PAGED, lib/attention, lib/attention_narrow or
-// lib/attention_q8_0, lib/attention_seen
+// lib/attention_q8_0, lib/attention_output, lib/attention_seen
 
 const ROW_GROUPS: u32 = THREADS / LANES;
 
@@ -51,6 +51,12 @@ fn main(
     sum = sum * weights.x + a_vector * weights.y + b_vector * weights.z;
     peak = raised;
   }
+  let query = row % params.seq_q;
+  let head = row / params.seq_q % params.heads;
+  let batch = row / (params.seq_q * params.heads);
+  // On their way while row groups wait for each other.
+  let sink = parts[state].z;
+  let real = real_keys(batch);
   if lane == 0u {
     sh_states[row_group] = vec2<f32>(peak, total);
   }
@@ -69,20 +75,14 @@ fn main(
     total += sh_states[i].y * rescale;
     sum += sh_vectors[i * LANES + index] * rescale;
   }
-  let query = row % params.seq_q;
-  let head = row / params.seq_q % params.heads;
-  let batch = row / (params.seq_q * params.heads);
   let d = 4u * index;
   let at = params.o.x + batch * params.o.y + head * params.o.z + query * params.o.w + d;
-  let sink = parts[state].z;
   let below = denominator(peak, total, sink);
   var result = sum * below.factor;
   if !is_finite(result) && is_defined(below.total) {
-    result = mean_of_seen(batch, head, query, d, sink, result);
+    result = mean_of_seen(batch, real, head, query, d, sink, result);
   }
-  for (var i = 0u; i < min(4u, v_head_dim() - d); i++) {
-    o[at + i] = T(result[i]);
-  }
+  write_output(at, v_head_dim() - d, result);
   if has(HAS_LSE) && index == 0u {
     lse[params.lse_offset + row] = below.log_sum;
   }

@@ -33,7 +33,7 @@ const HALF: u32 = 8u;
 const FOURS: u32 = DIM / 4u;
 const STRIDE: u32 = FOURS + 1u;
 
-const_assert ROWS <= FRAGMENT && KEYS % FRAGMENT == 0u && DIM % 64u == 0u;
+const_assert SUBGROUPS == 4u && ROWS <= FRAGMENT && KEYS % FRAGMENT == 0u && DIM % 64u == 0u;
 
 // What each subgroup has of eight rows: references and sums of weights, and vectors.
 var<workgroup> sh_states: array<vec2<f32>, SUBGROUPS * HALF>;
@@ -132,20 +132,21 @@ fn write_parts(tile: Tile, index: u32, first: u32, group: vec3<u32>, groups: vec
     if tile.row + first + row >= rows() || 4u * four >= head_dim() {
       continue;
     }
-    var peak = sh_states[row].x;
-    for (var s = 1u; s < SUBGROUPS; s++) {
-      peak = max(peak, sh_states[s * HALF + row].x);
-    }
-    var total = 0.0;
-    var sum = vec4<f32>();
-    for (var s = 0u; s < SUBGROUPS; s++) {
-      let state = sh_states[s * HALF + row];
-      let rescale = weight(state.x - peak);
-      total += state.y * rescale;
-      sum += sh_sums[(s * HALF + row) * STRIDE + four] * rescale;
-    }
+    // Written out, so that what workgroup memory has is on its way together.
+    let a = sh_states[row];
+    let b = sh_states[HALF + row];
+    let c = sh_states[2u * HALF + row];
+    let d = sh_states[3u * HALF + row];
+    let peak = max(max(a.x, b.x), max(c.x, d.x));
+    let rescale = weights(vec4<f32>(a.x, b.x, c.x, d.x) - peak);
+    let at = row * STRIDE + four;
+    let sum = sh_sums[at] * rescale.x
+      + sh_sums[HALF * STRIDE + at] * rescale.y
+      + sh_sums[2u * HALF * STRIDE + at] * rescale.z
+      + sh_sums[3u * HALF * STRIDE + at] * rescale.w;
     put_four(tile, group, groups, first + row, four, sum);
     if four == 0u {
+      let total = dot(vec4<f32>(a.y, b.y, c.y, d.y), rescale);
       put_state(tile, group, groups, first + row, peak / score_unit(), total);
     }
   }

@@ -349,7 +349,7 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
     let query = tile.query + place.group + number / DIMS * GROUPS;
     let d = (number % DIMS * LANES + place.lane) * 4u;
     let base = params.o.x + tile.batch * params.o.y + tile.head * params.o.z + query * params.o.w;
-    write_four(base, d, mean_of_seen(tile.batch, tile.head, query, d, sink, read_four(base, d)));
+    write_four(base, d, mean_of_seen(tile.batch, real_keys(tile.batch), tile.head, query, d, sink, read_four(base, d)));
   }
 }
 

@@ -10,19 +10,16 @@
 // A part is a reference, a sum of weights, and a vector, of which every fourth elements are neighbours: invocations that
 // have four elements each access it side by side.
 //
-// needs: T, THREADS, ROWS, lib/attention, lib/attention_pieces, lib/attention_seen, lib/attention_sinks
+// needs: T, THREADS, ROWS, lib/attention, lib/attention_pieces, lib/attention_seen, lib/attention_sinks,
+// lib/attention_output
 
 @group(0) @binding(6) var<storage, read_write> fixup: array<atomic<u32>>;
 @group(0) @binding(7) var<storage, read_write> o: array<T>;
 
 // Counters, which come before the parts; a tile has one.
 const COUNTERS: u32 = 1024u;
-// Rows of all pieces of a tile, at most.
-const STATES: u32 = 256u;
 
 var<workgroup> sh_is_last: u32;
-// References and sums of weights, row by row of each piece.
-var<workgroup> sh_parts: array<vec2<f32>, STATES>;
 
 // Vectors of four in an output.
 fn fours_of_part() -> u32 {
@@ -73,9 +70,13 @@ fn put_state(tile: Tile, group: vec3<u32>, groups: vec3<u32>, row: u32, referenc
   atomicStore(&fixup[at + 1u], bitcast<u32>(total));
 }
 
-// Four elements of a row's part in eight pieces, which are on their way together; each has a name of its own, as drivers
-// keep arrays elsewhere.
-struct EightFours {
+// What eight pieces have of a row: references, sums of weights, and four elements of each, which are on their way together
+// and have names of their own, as drivers keep arrays elsewhere.
+struct EightParts {
+  low: vec4<f32>,
+  high: vec4<f32>,
+  low_totals: vec4<f32>,
+  high_totals: vec4<f32>,
   a: vec4<f32>,
   b: vec4<f32>,
   c: vec4<f32>,
@@ -90,44 +91,61 @@ fn load_number(at: u32) -> f32 {
   return bitcast<f32>(atomicLoad(&fixup[at]));
 }
 
+// Numbers of four pieces.
+fn load_pieces(places: vec4<u32>) -> vec4<f32> {
+  return vec4<f32>(load_number(places.x), load_number(places.y), load_number(places.z), load_number(places.w));
+}
+
+// Four elements of a part.
 fn load_four(at: u32) -> vec4<f32> {
   let step = fours_of_part();
-  return vec4<f32>(
-    load_number(at),
-    load_number(at + step),
-    load_number(at + 2u * step),
-    load_number(at + 3u * step),
-  );
+  return load_pieces(at + 2u + vec4<u32>(0u, step, 2u * step, 3u * step));
 }
 
 // Of the pieces from `piece` on, each `step` words after the one before; of those beyond the last, the last.
-fn load_eight(at: u32, step: u32, piece: u32, last: u32) -> EightFours {
-  return EightFours(
-    load_four(at + min(piece, last) * step),
-    load_four(at + min(piece + 1u, last) * step),
-    load_four(at + min(piece + 2u, last) * step),
-    load_four(at + min(piece + 3u, last) * step),
-    load_four(at + min(piece + 4u, last) * step),
-    load_four(at + min(piece + 5u, last) * step),
-    load_four(at + min(piece + 6u, last) * step),
-    load_four(at + min(piece + 7u, last) * step),
+fn load_eight(at: u32, four: u32, step: u32, piece: u32, last: u32) -> EightParts {
+  let low = at + min(piece + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(last)) * step;
+  let high = at + min(piece + vec4<u32>(4u, 5u, 6u, 7u), vec4<u32>(last)) * step;
+  return EightParts(
+    load_pieces(low),
+    load_pieces(high),
+    load_pieces(low + 1u),
+    load_pieces(high + 1u),
+    load_four(low.x + four),
+    load_four(low.y + four),
+    load_four(low.z + four),
+    load_four(low.w + four),
+    load_four(high.x + four),
+    load_four(high.y + four),
+    load_four(high.z + four),
+    load_four(high.w + four),
   );
 }
 
-// A row's sum of weights and its sums of four weighted values.
+fn largest_of(x: vec4<f32>) -> f32 {
+  return max(max(x.x, x.y), max(x.z, x.w));
+}
+
+// What pieces have of a row: a reference, and the sums of weights and of four weighted values that are relative to it.
 struct Gathered {
+  reference: f32,
   total: f32,
   sum: vec4<f32>,
 }
 
-// With what a piece has of the row, unless it is beyond the last.
-fn gathered(before: Gathered, row: u32, piece: u32, last: u32, four: vec4<f32>, peak: f32) -> Gathered {
-  if piece > last {
-    return before;
-  }
-  let state = sh_parts[piece * part_rows() + row];
-  let rescale = weight((state.x - peak) * score_unit());
-  return Gathered(before.total + state.y * rescale, before.sum + four * rescale);
+// With what eight more pieces have, from `piece` on; those beyond the last have no weight. Without branches, so that nothing
+// waits for another piece's.
+fn gathered(before: Gathered, eight: EightParts, piece: u32, last: u32) -> Gathered {
+  let reference = max(before.reference, max(largest_of(eight.low), largest_of(eight.high)));
+  let unit = score_unit();
+  let rescale = weight((before.reference - reference) * unit);
+  let beyond = vec4<u32>(0u, 1u, 2u, 3u) + piece;
+  let low = select(weights((eight.low - reference) * unit), vec4<f32>(), beyond > vec4<u32>(last));
+  let high = select(weights((eight.high - reference) * unit), vec4<f32>(), beyond + 4u > vec4<u32>(last));
+  let total = before.total * rescale + dot(eight.low_totals, low) + dot(eight.high_totals, high);
+  let first = eight.a * low.x + eight.b * low.y + eight.c * low.z + eight.d * low.w;
+  let second = eight.e * high.x + eight.f * high.y + eight.g * high.z + eight.h * high.w;
+  return Gathered(reference, total, before.sum * rescale + first + second);
 }
 
 // Comes after the workgroup's own parts. The whole workgroup has to come here.
@@ -148,59 +166,34 @@ fn finish(tile: Tile, index: u32, group: vec3<u32>, groups: vec3<u32>) {
   // What other workgroups have written before they counted is read after this.
   storageBarrier();
 
-  let height = part_rows();
   let length = part_length();
   let fours = fours_of_part();
+  let step = part_rows() * length;
   let last = groups.x - 1u;
-  let first = COUNTERS + counter * groups.x * height * length;
-  // An invocation has four elements of a row, and another four after them if there are more than invocations.
+  let first = COUNTERS + counter * groups.x * step;
+  // An invocation has four elements of a row, and another four after them if there are more than invocations. Nothing is
+  // written twice in the text for some turns of these loops: what isn't run has to be fetched, or jumped over, all the same.
   let items = min(ROWS, rows() - tile.row) * fours;
-  let start = min(index, items - 1u);
-  var eight = load_eight(first + start / fours * length + 2u + start % fours, height * length, 0u, last);
-  for (var i = index; i < groups.x * height; i += THREADS) {
-    let at = first + i * length;
-    sh_parts[i] = vec2<f32>(load_number(at), load_number(at + 1u));
-  }
-  workgroupBarrier();
   for (var item = index; item < items; item += THREADS) {
     let row = item / fours;
-    let at = first + row * length + 2u + item % fours;
-    if item != index {
-      eight = load_eight(at, height * length, 0u, last);
-    }
-    var peak = LOWEST;
-    for (var piece = 0u; piece < groups.x; piece++) {
-      peak = max(peak, sh_parts[piece * height + row].x);
-    }
-    var all: Gathered;
+    let four = item % fours;
+    var all = Gathered(LOWEST, 0.0, vec4<f32>());
     for (var piece = 0u; piece < groups.x; piece += 8u) {
-      all = gathered(all, row, piece, last, eight.a, peak);
-      all = gathered(all, row, piece + 1u, last, eight.b, peak);
-      all = gathered(all, row, piece + 2u, last, eight.c, peak);
-      all = gathered(all, row, piece + 3u, last, eight.d, peak);
-      all = gathered(all, row, piece + 4u, last, eight.e, peak);
-      all = gathered(all, row, piece + 5u, last, eight.f, peak);
-      all = gathered(all, row, piece + 6u, last, eight.g, peak);
-      all = gathered(all, row, piece + 7u, last, eight.h, peak);
-      if piece + 8u < groups.x {
-        eight = load_eight(at, height * length, piece + 8u, last);
-      }
+      all = gathered(all, load_eight(first + row * length, four, step, piece, last), piece, last);
     }
-    write_fixed_up(tile, tile.row + row, 4u * (item % fours), peak, all);
+    write_fixed_up(tile, tile.row + row, 4u * four, all);
   }
 }
 
 // Writes four elements of a row's output, or as many as there are from `d` on.
-fn write_fixed_up(tile: Tile, row: u32, d: u32, peak: f32, all: Gathered) {
+fn write_fixed_up(tile: Tile, row: u32, d: u32, all: Gathered) {
   let place = place_of(tile, row);
   let sink = sink_of(place.x);
-  let below = denominator(peak, all.total, sink);
+  let below = denominator(all.reference, all.total, sink);
   var result = all.sum * below.factor;
   if !is_finite(result) && is_defined(below.total) {
-    result = mean_of_seen(tile.batch, place.x, place.y, d, sink, result);
+    result = mean_of_seen(tile.batch, tile.real, place.x, place.y, d, sink, result);
   }
   let at = params.o.x + tile.batch * params.o.y + place.x * params.o.z + place.y * params.o.w + d;
-  for (var i = 0u; i < min(4u, v_head_dim() - d); i++) {
-    o[at + i] = T(result[i]);
-  }
+  write_output(at, v_head_dim() - d, result);
 }

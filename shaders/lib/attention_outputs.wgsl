@@ -17,7 +17,7 @@ fn write_number(tile: Tile, group: vec3<u32>, groups: vec3<u32>, number: u32, su
       if !is_finite(result) && is_defined(below.total) {
         // The four that the element is one of.
         let d = number / 4u * 4u;
-        result = vec4<f32>(mean_of_seen(tile.batch, place.x, place.y, d, sink, result)[number - d]);
+        result = vec4<f32>(mean_of_seen(tile.batch, tile.real, place.x, place.y, d, sink, result)[number - d]);
       }
       o[params.o.x + tile.batch * params.o.y + place.x * params.o.z + place.y * params.o.w + number] = T(result.x);
     }

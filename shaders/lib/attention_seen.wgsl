@@ -17,8 +17,19 @@ fn is_finite(x: vec4<f32>) -> bool {
 // the query sees aren't finite, these decide, however small their weights; elsewhere the mean by weights.
 //
 // A driver may end the loops of an invocation early. Then `result` stays, rather than a mean of some keys.
-fn mean_of_seen(batch: u32, head: u32, query: u32, d: u32, sink: f32, result: vec4<f32>) -> vec4<f32> {
-  let seen = visible(query, real_keys(batch));
+//
+// `real` is what `real_keys` says of the batch. Kernels that end soon after their last keys know it long before: where it is
+// loaded for this alone, drivers load it whether or not an output needs it, and every output waits.
+fn mean_of_seen(
+  batch: u32,
+  real: u32,
+  head: u32,
+  query: u32,
+  d: u32,
+  sink: f32,
+  result: vec4<f32>,
+) -> vec4<f32> {
+  let seen = visible(query, real);
   let row = mask_row(batch, head, query);
   let start = params.v.x + sequence_start(batch, params.v) + head / params.group * params.v.z;
   var unbounded = vec4<f32>();

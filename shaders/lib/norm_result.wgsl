@@ -19,8 +19,25 @@ fn fetch(i: u32) -> Pair {
   return pair;
 }
 
+// The weights and biases of a vector, as far as there are any.
+struct Affine {
+  weights: array<A, WIDTH>,
+  biases: array<A, WIDTH>,
+}
+
+fn affine_of(row: u32, column: u32) -> Affine {
+  var affine: Affine;
+  if (params.scaled & 1u) != 0u {
+    affine.weights = weights(row, column);
+  }
+  if (params.scaled & 2u) != 0u {
+    affine.biases = biases(row, column);
+  }
+  return affine;
+}
+
 // The result of the elements of one vector of a row.
-fn normal(v: array<A, WIDTH>, mean: f32, scale: f32, row: u32, column: u32) -> V {
+fn normal(v: array<A, WIDTH>, mean: f32, scale: f32, affine: Affine) -> V {
   var numbers = v;
   for (var l = 0u; l < WIDTH; l++) {
     if CENTRED == 1u {
@@ -29,13 +46,13 @@ fn normal(v: array<A, WIDTH>, mean: f32, scale: f32, row: u32, column: u32) -> V
     numbers[l] *= scale;
   }
   if (params.scaled & 1u) != 0u {
-    var factors = weights(row, column);
+    var factors = affine.weights;
     for (var l = 0u; l < WIDTH; l++) {
       numbers[l] *= factors[l];
     }
   }
   if (params.scaled & 2u) != 0u {
-    var summands = biases(row, column);
+    var summands = affine.biases;
     for (var l = 0u; l < WIDTH; l++) {
       numbers[l] += summands[l];
     }

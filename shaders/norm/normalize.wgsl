@@ -9,6 +9,10 @@
 
 const NUMBERS = BLOCK * WIDTH;
 
+// Whether weights are on their way while the row is reduced: a row of few elements waits for nothing else, and one of many
+// has no registers for them.
+const EARLY = NUMBERS <= 16u;
+
 // The whole workgroup has to come here; `slot` is the row's number in it.
 fn normalize(number: u32, slot: u32, lane: u32) {
   let row_group = params.row_group;
@@ -27,6 +31,12 @@ fn normalize(number: u32, slot: u32, lane: u32) {
   var edge = 0.0;
   if has_edge(row, rank) {
     edge = edge_sum(fetch(edge_at(row, rank)), rank);
+  }
+  var affines: array<Affine, BLOCK>;
+  if EARLY {
+    for (var j = 0u; j < BLOCK; j++) {
+      affines[j] = affine_of(index, min(rank + j * row_group, last));
+    }
   }
   var block: array<f32, NUMBERS>;
   var sum = edge;
@@ -66,7 +76,10 @@ fn normalize(number: u32, slot: u32, lane: u32) {
       if SUMMED == 1u {
         store_sum(row.first + column, numbers);
       }
-      y[params.y_offset + row.first + column] = normal(numbers, mean, scale, index, column);
+      if !EARLY {
+        affines[j] = affine_of(index, column);
+      }
+      y[params.y_offset + row.first + column] = normal(numbers, mean, scale, affines[j]);
     }
   }
   if has_edge(row, rank) {

@@ -47,7 +47,7 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
       if SUMMED == 1u {
         store_sum(start + column, numbers);
       }
-      y[params.y_offset + start + column] = normal(numbers, mean, scale, row, column);
+      y[params.y_offset + start + column] = normal(numbers, mean, scale, affine_of(row, column));
     }
   }
 }

@@ -207,6 +207,8 @@ libs! {
     ATTENTION_CONTIGUOUS = "attention_contiguous",
     /// Keys and values at those places; for any of the readers.
     ATTENTION_LOADS = "attention_loads" needs [ATTENTION_PLACES],
+    /// Elements of outputs.
+    ATTENTION_OUTPUT = "attention_output",
     /// Outputs of values that aren't finite; for any of the readers, or a kernel that reads four elements.
     ATTENTION_SEEN = "attention_seen" needs [ATTENTION, ATTENTION_PLACES],
     /// The rows that share keys, and pieces of these.
@@ -220,7 +222,7 @@ libs! {
     ATTENTION_PARTS_FOURS = "attention_parts_fours" needs [ATTENTION, ATTENTION_PIECES, ATTENTION_SINKS],
     ATTENTION_OUTPUTS = "attention_outputs" needs [ATTENTION, ATTENTION_SEEN, ATTENTION_PIECES, ATTENTION_SINKS],
     /// Parts that the last workgroup puts together.
-    ATTENTION_FIXUP = native "attention_fixup" needs [ATTENTION, ATTENTION_SEEN, ATTENTION_PIECES, ATTENTION_SINKS],
+    ATTENTION_FIXUP = native "attention_fixup" needs [ATTENTION_OUTPUT, ATTENTION_SEEN, ATTENTION_PIECES, ATTENTION_SINKS],
     ATTENTION_FIXUP_ROWS = native "attention_fixup_rows" needs [ATTENTION_FIXUP],
     /// Elements of f16 that aren't read in a hurry.
     ATTENTION_FOURS = "attention_fours",

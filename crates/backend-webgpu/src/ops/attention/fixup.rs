@@ -4,20 +4,38 @@ use crate::context::FIXUP_WORDS;
 use crate::device::h200;
 use crate::ops::op_context::OpContext;
 
-/// Counters before the parts, and rows of all pieces of a tile, as lib/attention_fixup has them.
+/// Counters before the parts, as lib/attention_fixup has them.
 const COUNTERS: usize = 1024;
-const STATES: usize = 256;
 
-/// Bytes of workgroup memory that this takes.
-pub(super) const WORKGROUP_BYTES: usize = STATES * 2 * size_of::<f32>() + 16;
+/// Bytes of workgroup memory that this takes: of a word and what aligns it.
+pub(super) const WORKGROUP_BYTES: usize = 16;
 
-/// Nanoseconds of a tile's last workgroup, from its own part to the first read of the others': it waits for its part to be
-/// written, for the counter, and for what it reads. On tensor cores, 8 pieces of 4 rows take 2 µs less than with a launch for
-/// that (shaders/attention/notes.md).
-const TAIL: usize = 800;
+/// Nanoseconds of a tile's last workgroup until it reads the others' parts: it waits for its own to be written, and for the
+/// counter.
+const TAIL: usize = 300;
 
-/// Words of parts that a compute unit reads in a nanosecond, rescales and adds.
-const WORDS_RATE: usize = 4;
+/// Nanoseconds of a turn, in which each of its invocations reads, rescales and adds four elements of eight pieces: on tensor
+/// cores, 8 pieces of 4 rows of 128 take one, 9 to 16 0.56 µs more; otherwise 16 pieces are up to 1.5 µs faster than with a
+/// launch, and 32 up to 0.9 slower (shaders/attention/notes.md).
+pub(super) const COOPERATIVE_TURN: usize = 560;
+pub(super) const TURN: usize = 1000;
+pub(super) const PIECES_OF_TURN: usize = 8;
+const FOURS_OF_TURN: usize = 128;
+
+/// Elements of K in a piece that are worth another turn if there are more, and another workgroup for each compute unit. On
+/// tensor cores over heads of 128, H200: 1000 keys take 7.4 µs in 8 pieces and 7.9 in 16, 2000 10.4 and 10.0, 4000 15.6 and
+/// 12.3 (13.2 in 32, two for each unit), 16,000 29.4 in 16 and 24.4 in 32.
+const WORTH_A_TURN: usize = 5 << 12;
+const WORTH_A_WORKGROUP: usize = 1 << 16;
+
+/// How many pieces to put together of so many elements of K: at most those that give each compute unit one workgroup, or, of
+/// many elements, whole turns of those that give it as many as it works on at a time.
+pub(super) fn pieces(elements: usize, [for_each, at_a_time]: [usize; 2]) -> usize {
+    let turns = elements.div_ceil(WORTH_A_TURN * PIECES_OF_TURN);
+    let pieces = turns.saturating_mul(PIECES_OF_TURN).min(for_each);
+    let whole_turns = at_a_time / PIECES_OF_TURN * PIECES_OF_TURN;
+    if elements / pieces.max(1) > WORTH_A_WORKGROUP { whole_turns } else { pieces }
+}
 
 /// What the last workgroups of a call put together.
 #[derive(Clone, Copy, Debug)]
@@ -29,28 +47,29 @@ pub(super) struct Parts {
     pub(super) pieces: usize,
     /// Elements of a row of O.
     pub(super) columns: usize,
+    /// Nanoseconds of a turn.
+    pub(super) turn: usize,
 }
 
 impl Parts {
     /// Whether this can be done on the device.
     pub(super) fn fit(self, ctx: &OpContext) -> bool {
         let words = self.words_of_tile().saturating_mul(self.tiles).saturating_add(COUNTERS);
-        ctx.has_fixup()
-            && self.tiles <= COUNTERS
-            && self.rows.saturating_mul(self.pieces) <= STATES
-            && words <= FIXUP_WORDS
+        ctx.has_fixup() && self.tiles <= COUNTERS && words <= FIXUP_WORDS
     }
 
-    /// Whether that is faster than a launch for all tiles. Where a compute unit has more than one workgroup, the others'
+    /// Whether that is faster than a launch for all tiles. Where a compute unit has more than two workgroups, the others'
     /// loads keep the last ones waiting.
     pub(super) fn are_fast(self, ctx: &OpContext) -> bool {
-        let one_each = self.tiles.saturating_mul(self.pieces) <= ctx.profile().compute_units;
-        one_each && self.pieces > 1 && self.tail() < h200::COMBINING_LAUNCH
+        let at_once = self.tiles.saturating_mul(self.pieces) <= ctx.profile().compute_units * 2;
+        at_once && self.pieces > 1 && self.tail() < h200::COMBINING_LAUNCH
     }
 
     /// Nanoseconds of a tile's last workgroup.
     fn tail(self) -> usize {
-        TAIL + self.words_of_tile() / WORDS_RATE
+        let fours = self.rows.saturating_mul(self.columns.div_ceil(4));
+        let turns = self.pieces.div_ceil(PIECES_OF_TURN).saturating_mul(fours.div_ceil(FOURS_OF_TURN));
+        TAIL.saturating_add(turns.saturating_mul(self.turn))
     }
 
     /// Words of a tile: a reference and a sum for each row of each piece, and a vector of whole fours.
@@ -183,9 +202,9 @@ mod tests {
     fn what_has_no_room_is_put_together_by_a_launch() {
         let Some((backend, mut desc)) = operands().unwrap() else { return };
         let call = backend.context("test").unwrap();
-        let fit = |tiles, rows, pieces| Parts { tiles, rows, pieces, columns: 64 }.fit(&call.context);
-        assert!(fit(9, 4, 64) && fit(9, 1, 256) && fit(COUNTERS, 4, 2));
-        assert!(!fit(9, 4, 65), "more rows of pieces than workgroup memory holds");
+        let fit =
+            |tiles, rows, pieces| Parts { tiles, rows, pieces, columns: 64, turn: TURN }.fit(&call.context);
+        assert!(fit(9, 4, 300) && fit(COUNTERS, 4, 2));
         assert!(!fit(COUNTERS + 1, 4, 2), "more tiles than counters");
         assert!(!fit(600, 4, 7), "more words than the buffer");
         drop(call);
@@ -198,8 +217,20 @@ mod tests {
 
     #[test]
     fn a_launch_is_faster_for_many_pieces() {
-        let tail = |pieces| Parts { tiles: 8, rows: 4, pieces, columns: 128 }.tail();
-        let are_shorter = [2, 8, 16, 33].map(|pieces| tail(pieces) < h200::COMBINING_LAUNCH);
-        assert_eq!(are_shorter, [true, true, true, false]);
+        let tail = |rows, pieces, turn| Parts { tiles: 8, rows, pieces, columns: 128, turn }.tail();
+        let are_shorter =
+            |rows, turn| [2, 8, 16, 32, 64].map(|pieces| tail(rows, pieces, turn) < h200::COMBINING_LAUNCH);
+        assert_eq!(are_shorter(4, COOPERATIVE_TURN), [true, true, true, true, false]);
+        assert_eq!(are_shorter(16, COOPERATIVE_TURN), [true, true, false, false, false]);
+        assert_eq!(are_shorter(4, TURN), [true, true, true, false, false]);
+    }
+
+    /// 8 heads of keys and values on an H200, whose units are enough for 16 pieces of each.
+    #[test]
+    fn pieces_are_worth_their_turns() {
+        let pieces = |keys: usize, head_dim: usize| pieces(keys * head_dim, [16, 33]);
+        assert_eq!([640, 1128, 2128, 4128, 16_128].map(|keys| pieces(keys, 128)), [8, 8, 16, 16, 32]);
+        assert_eq!([1128, 2128, 4128].map(|keys| pieces(keys, 64)), [8, 8, 16]);
+        assert_eq!(pieces(usize::MAX / 64, 64), 32);
     }
 }

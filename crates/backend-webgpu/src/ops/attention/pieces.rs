@@ -10,15 +10,19 @@ use backend_api::{BackendResult, DType};
 
 use super::{Params, Problem, Types, Windows, every_types, params, types};
 use crate::context::MAX_GROUPS;
-use crate::kernels::libs::{ATTENTION, ATTENTION_NARROW, ATTENTION_Q8_0, ATTENTION_SEEN, GRID};
+use crate::kernels::libs::{
+    ATTENTION, ATTENTION_NARROW, ATTENTION_OUTPUT, ATTENTION_Q8_0, ATTENTION_SEEN, GRID,
+};
 use crate::kernels::{KernelSource, Lib, Variant, kernel};
 use crate::ops::op_context::linear_grid;
 use crate::recorder::Window;
 
-static COMBINE: KernelSource = combine_source(&[GRID, ATTENTION, ATTENTION_NARROW, ATTENTION_SEEN]);
+static COMBINE: KernelSource =
+    combine_source(&[GRID, ATTENTION, ATTENTION_NARROW, ATTENTION_OUTPUT, ATTENTION_SEEN]);
 
 /// The file for keys and values of Q8_0.
-static COMBINE_BLOCKS: KernelSource = combine_source(&[GRID, ATTENTION, ATTENTION_Q8_0, ATTENTION_SEEN]);
+static COMBINE_BLOCKS: KernelSource =
+    combine_source(&[GRID, ATTENTION, ATTENTION_Q8_0, ATTENTION_OUTPUT, ATTENTION_SEEN]);
 
 /// The file with these helper files, one of which reads keys and values.
 const fn combine_source(libs: &'static [Lib]) -> KernelSource {

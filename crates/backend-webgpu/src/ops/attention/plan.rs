@@ -96,7 +96,11 @@ impl Kernel {
     fn parts(self, ctx: &OpContext, desc: &AttentionDesc, pieces: usize) -> Option<fixup::Parts> {
         let rows = self.rows().filter(|_| desc.lse.is_none())?;
         let (tiles, rows) = (Pieces::tiles(desc, rows), rows.min(shared_rows(desc)));
-        let parts = fixup::Parts { tiles, rows, pieces, columns: desc.v_head_dim };
+        let turn = match self {
+            Self::DecodeCooperative(_) => fixup::COOPERATIVE_TURN,
+            _ => fixup::TURN,
+        };
+        let parts = fixup::Parts { tiles, rows, pieces, columns: desc.v_head_dim, turn };
         parts.fit(ctx).then_some(parts)
     }
 
@@ -108,6 +112,17 @@ impl Kernel {
             _ => true,
         };
         self.parts(ctx, desc, pieces).is_some() && is_verified()
+    }
+
+    /// The kernel whose last workgroups put pieces together in place of a launch behind this one, if that should be faster.
+    const fn to_fix_up(self) -> Option<Self> {
+        match self {
+            // Of one row in each workgroup this takes longer than of two, one of which may not be there
+            // (shaders/attention/notes.md).
+            Self::Decode(workgroup) if workgroup.rows == 1 => Some(Self::Decode(decode::Workgroup::new(2))),
+            Self::Decode(_) | Self::DecodeCooperative(_) => Some(self),
+            Self::Flash(_) | Self::Cooperative(_) | Self::Split(_) => None,
+        }
     }
 
     /// Whether it can do it on this device, and can be trusted there.
@@ -207,11 +222,16 @@ impl Plan {
         let blocks = desc.kv_format == KvFormat::Q8_0 || desc.block_table.is_some();
         let is_few = desc.seq_q <= FEW_QUERIES || blocks;
         if is_few && let Some((kernel, splits)) = for_few_queries(ctx, desc, windows) {
-            // Others are about as fast with a launch for that.
-            let fixup = matches!(kernel, Kernel::DecodeCooperative(_))
-                && kernel.parts(ctx, desc, splits).is_some_and(|parts| parts.are_fast(ctx))
-                && kernel.fixes_up(ctx, desc, splits);
-            return Self { kernel, wide, division: Division::Pieces(splits), fixup };
+            let division = Division::Pieces(splits);
+            let fixed_up = kernel.to_fix_up().filter(|kernel| {
+                kernel.parts(ctx, desc, splits).is_some_and(|parts| parts.are_fast(ctx))
+                    && kernel.suits(ctx, desc, windows)
+                    && kernel.fixes_up(ctx, desc, splits)
+            });
+            return match fixed_up {
+                Some(kernel) => Self { kernel, wide, division, fixup: true },
+                None => Self { kernel, wide, division, fixup: false },
+            };
         }
         let tiles = CooperativeTile::candidates(desc, compute_units);
         if let Some(kernel) = tiles.map(Kernel::Cooperative).find(|kernel| kernel.suits(ctx, desc, windows)) {
@@ -278,8 +298,15 @@ fn for_few_queries(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> 
     let (workgroups, worth) = kernel.occupancy();
     let for_each = ctx.profile().compute_units / tiles.max(1);
     let at_a_time = ctx.profile().compute_units * workgroups / tiles.max(1);
-    let worthwhile = desc.seq_kv.saturating_mul(desc.head_dim).checked_div(worth).unwrap_or(usize::MAX);
-    let splits = at_a_time.min(worthwhile.max(for_each)).min(desc.seq_kv.div_ceil(LEAST_KEYS));
+    let elements = desc.seq_kv.saturating_mul(desc.head_dim);
+    let worthwhile = elements.checked_div(worth).unwrap_or(usize::MAX);
+    let splits = match kernel {
+        Kernel::DecodeCooperative(_) if for_each >= fixup::PIECES_OF_TURN => {
+            fixup::pieces(elements, [for_each, at_a_time])
+        }
+        _ => at_a_time.min(worthwhile.max(for_each)),
+    };
+    let splits = splits.min(desc.seq_kv.div_ceil(LEAST_KEYS));
     Some((kernel, splits.max(1)))
 }
 
