@@ -33,7 +33,7 @@ fn kernels(device: &Arc<Device>) -> Vec<Trial> {
             .iter()
             .any(|kernel| has_device_scope_barriers && name.starts_with(kernel));
         let pieces: &[&str] = match (splits, is_fixed_up) {
-            (true, true) => &["", "+split3", "+split3+fixup"],
+            (true, true) => &["", "+split3", "+split3+fixup", "+split17+fixup"],
             (true, false) if name.starts_with("flash/") => &["", "+split3", "+blocks2"],
             (true, false) => &["", "+split3"],
             (false, _) => &[""],

@@ -12,6 +12,7 @@ const NUMBERS = BLOCK * WIDTH;
 // Whether weights are on their way while the row is reduced: a row of few elements waits for nothing else, and one of many
 // has no registers for them.
 const EARLY = NUMBERS <= 16u;
+const HELD = select(1u, BLOCK, EARLY);
 
 // The whole workgroup has to come here; `slot` is the row's number in it.
 fn normalize(number: u32, slot: u32, lane: u32) {
@@ -32,7 +33,8 @@ fn normalize(number: u32, slot: u32, lane: u32) {
   if has_edge(row, rank) {
     edge = edge_sum(fetch(edge_at(row, rank)), rank);
   }
-  var affines: array<Affine, BLOCK>;
+  // Rows that aren't there read the first vector, which every row has.
+  var affines: array<Affine, HELD>;
   if EARLY {
     for (var j = 0u; j < BLOCK; j++) {
       affines[j] = affine_of(index, min(rank + j * row_group, last));
@@ -77,9 +79,10 @@ fn normalize(number: u32, slot: u32, lane: u32) {
         store_sum(row.first + column, numbers);
       }
       if !EARLY {
-        affines[j] = affine_of(index, column);
+        affines[0] = affine_of(index, column);
       }
-      y[params.y_offset + row.first + column] = normal(numbers, mean, scale, affines[j]);
+      let affine = affines[select(0u, j, EARLY)];
+      y[params.y_offset + row.first + column] = normal(numbers, mean, scale, affine);
     }
   }
   if has_edge(row, rank) {

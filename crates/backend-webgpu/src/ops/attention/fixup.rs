@@ -96,7 +96,14 @@ mod tests {
     const KV_HEADS: usize = 3;
 
     /// Kernels, each in more pieces than one.
-    const KERNELS: [&str; 4] = ["decode/4+split7", "decode/2+split3", "decode/1s16+split2", "split/4+split5"];
+    const KERNELS: [&str; 6] = [
+        "decode/4+split7",
+        "decode/2+split3",
+        "decode/1s16+split2",
+        "split/4+split5",
+        "decode/4+split17",
+        "split/2+split25",
+    ];
 
     /// A backend whose workgroups can tell each other something, with operands; `None` where there is none.
     fn operands() -> BackendResult<Option<(WebGpuBackend, AttentionDesc)>> {

@@ -300,13 +300,16 @@ fn for_few_queries(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> 
     let at_a_time = ctx.profile().compute_units * workgroups / tiles.max(1);
     let elements = desc.seq_kv.saturating_mul(desc.head_dim);
     let worthwhile = elements.checked_div(worth).unwrap_or(usize::MAX);
-    let splits = match kernel {
+    let most = desc.seq_kv.div_ceil(LEAST_KEYS);
+    let put_together = match kernel {
         Kernel::DecodeCooperative(_) if for_each >= fixup::PIECES_OF_TURN => {
-            fixup::pieces(elements, [for_each, at_a_time])
+            let splits = fixup::pieces(elements, [for_each, at_a_time]).min(most);
+            let parts = kernel.parts(ctx, desc, splits);
+            parts.is_some_and(|parts| parts.are_fast(ctx)).then_some(splits)
         }
-        _ => at_a_time.min(worthwhile.max(for_each)),
+        _ => None,
     };
-    let splits = splits.min(desc.seq_kv.div_ceil(LEAST_KEYS));
+    let splits = put_together.unwrap_or_else(|| at_a_time.min(worthwhile.max(for_each)).min(most));
     Some((kernel, splits.max(1)))
 }
 

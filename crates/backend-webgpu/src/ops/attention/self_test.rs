@@ -6,7 +6,7 @@ use half::f16;
 
 use super::cooperative::CooperativeTile;
 use super::pieces::{Output, bytes_of_parts, combine_variant};
-use super::{Problem, Windows, decode_cooperative, params, types};
+use super::{Problem, Windows, decode_cooperative, fixup, params, types};
 use crate::ops::op_context::{OpContext, linear_grid};
 use crate::ops::shared::self_test::{OP, SelfTest};
 use crate::recorder::Window;
@@ -48,12 +48,12 @@ fn check(ctx: &OpContext, tile: CooperativeTile) -> BackendResult<()> {
     })
 }
 
-/// Two queries of as many heads as fill the rows, and two pieces of more than a block of keys.
+/// Two queries of as many heads as fill the rows, and more pieces than the last workgroup reads in a turn.
 fn check_decode(ctx: &OpContext, tile: decode_cooperative::Tile, output: Output) -> BackendResult<()> {
     let shape = [1, tile.rows / 2, 2, 3 * tile.block + 5, tile.dim - 8];
     compare(ctx, shape, |test, problem| {
         let Problem { desc, windows, .. } = problem;
-        let pieces = tile.pieces(desc, 2);
+        let pieces = tile.pieces(desc, 2 * fixup::PIECES_OF_TURN);
         let Windows { q, k, v, mask, lengths, sinks, lse, o, .. } = windows;
         let first = params(problem, pieces.length, pieces.count)?;
         let (variant, grid) = (tile.variant(output), pieces.grid(desc));
