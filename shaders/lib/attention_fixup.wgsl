@@ -171,8 +171,8 @@ fn finish(tile: Tile, index: u32, group: vec3<u32>, groups: vec3<u32>) {
   let step = part_rows() * length;
   let last = groups.x - 1u;
   let first = COUNTERS + counter * groups.x * step;
-  // An invocation has four elements of a row, and another four after them if there are more than invocations. Nothing is
-  // written twice in the text for some turns of these loops: what isn't run has to be fetched, or jumped over, all the same.
+  // An invocation has four elements of a row, and another four after them if there are more than invocations. One text serves
+  // all turns of these loops, as instructions that a turn doesn't run have to be fetched or jumped over all the same.
   let items = min(ROWS, rows() - tile.row) * fours;
   for (var item = index; item < items; item += THREADS) {
     let row = item / fours;

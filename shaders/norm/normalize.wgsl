@@ -12,6 +12,7 @@ const NUMBERS = BLOCK * WIDTH;
 // Whether weights are on their way while the row is reduced: a row of few elements waits for nothing else, and one of many
 // has no registers for them.
 const EARLY = NUMBERS <= 16u;
+// Vectors whose weights an invocation holds at a time.
 const HELD = select(1u, BLOCK, EARLY);
 
 // The whole workgroup has to come here; `slot` is the row's number in it.

@@ -104,6 +104,11 @@ impl Kernel {
         parts.fit(ctx).then_some(parts)
     }
 
+    /// Whether its last workgroups should put so many pieces together faster than a launch for all tiles.
+    fn fixes_up_fast(self, ctx: &OpContext, desc: &AttentionDesc, pieces: usize) -> bool {
+        self.parts(ctx, desc, pieces).is_some_and(|parts| parts.are_fast(ctx))
+    }
+
     /// Whether its last workgroups can put so many pieces together, and can be trusted to. Of a kernel that
     /// [suits](Self::suits): the first answer for one on tensor cores compiles and tests it.
     fn fixes_up(self, ctx: &OpContext, desc: &AttentionDesc, pieces: usize) -> bool {
@@ -114,10 +119,11 @@ impl Kernel {
         self.parts(ctx, desc, pieces).is_some() && is_verified()
     }
 
-    /// The kernel whose last workgroups put pieces together in place of a launch behind this one, if that should be faster.
+    /// The kernel whose last workgroups put pieces together in place of a launch behind this one, if there is one that may be
+    /// faster.
     const fn to_fix_up(self) -> Option<Self> {
         match self {
-            // Of one row in each workgroup this takes longer than of two, one of which may not be there
+            // A workgroup of one row takes longer for this than one of two, even if the second row isn't there
             // (shaders/attention/notes.md).
             Self::Decode(workgroup) if workgroup.rows == 1 => Some(Self::Decode(decode::Workgroup::new(2))),
             Self::Decode(_) | Self::DecodeCooperative(_) => Some(self),
@@ -222,16 +228,13 @@ impl Plan {
         let blocks = desc.kv_format == KvFormat::Q8_0 || desc.block_table.is_some();
         let is_few = desc.seq_q <= FEW_QUERIES || blocks;
         if is_few && let Some((kernel, splits)) = for_few_queries(ctx, desc, windows) {
-            let division = Division::Pieces(splits);
             let fixed_up = kernel.to_fix_up().filter(|kernel| {
-                kernel.parts(ctx, desc, splits).is_some_and(|parts| parts.are_fast(ctx))
+                kernel.fixes_up_fast(ctx, desc, splits)
                     && kernel.suits(ctx, desc, windows)
                     && kernel.fixes_up(ctx, desc, splits)
             });
-            return match fixed_up {
-                Some(kernel) => Self { kernel, wide, division, fixup: true },
-                None => Self { kernel, wide, division, fixup: false },
-            };
+            let (kernel, fixup) = (fixed_up.unwrap_or(kernel), fixed_up.is_some());
+            return Self { kernel, wide, division: Division::Pieces(splits), fixup };
         }
         let tiles = CooperativeTile::candidates(desc, compute_units);
         if let Some(kernel) = tiles.map(Kernel::Cooperative).find(|kernel| kernel.suits(ctx, desc, windows)) {
@@ -304,8 +307,7 @@ fn for_few_queries(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> 
     let put_together = match kernel {
         Kernel::DecodeCooperative(_) if for_each >= fixup::PIECES_OF_TURN => {
             let splits = fixup::pieces(elements, [for_each, at_a_time]).min(most);
-            let parts = kernel.parts(ctx, desc, splits);
-            parts.is_some_and(|parts| parts.are_fast(ctx)).then_some(splits)
+            kernel.fixes_up_fast(ctx, desc, splits).then_some(splits)
         }
         _ => None,
     };
