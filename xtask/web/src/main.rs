@@ -105,7 +105,7 @@ fn test(sh: &Shell, root: &Path, args: &TestArgs) -> anyhow::Result<()> {
     let server = &server::Server::start(root, 0)?;
     let has_demos = !args.suites && args.case.is_empty();
     let mut parts: Vec<Part<'_>> = Vec::new();
-    if !args.demo {
+    if !args.demo && args.case != suites::REPLAYS {
         parts.extend(suites::parts(server, args.every, &args.case));
     }
     // The parts that take longest begin first.
@@ -121,7 +121,11 @@ fn test(sh: &Shell, root: &Path, args: &TestArgs) -> anyhow::Result<()> {
         parts.push(Box::new(|| demo::run(&shell(root)?, server, &args.screenshots)));
     }
     parallel::run(parts)?;
-    // Tasks are timed, and are longest where the page's thread computes.
+    // What is timed has the machine to itself.
+    if !args.demo && suites::REPLAYS.contains(&args.case) {
+        suites::replays(server)?;
+    }
+    // Tasks are longest where the page's thread computes.
     if has_demos { demo::on_the_main_thread(sh, server, &args.screenshots) } else { Ok(()) }
 }
 

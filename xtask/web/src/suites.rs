@@ -16,6 +16,9 @@ const PATIENCE: Duration = Duration::from_secs(900);
 pub(crate) const WITHOUT_WEBGPU: &str =
     "Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined });";
 
+/// The name by which the comparison of replays is asked for alone.
+pub(crate) const REPLAYS: &str = "replays";
+
 /// Pages among which the operations are divided, each in a browser of its own.
 const PAGES: usize = 2;
 
@@ -30,9 +33,17 @@ pub(crate) fn parts<'a>(
     (0..count).map(move |page| -> Part<'a> { Box::new(move || run(server, every, case, [page, count])) })
 }
 
-fn run(server: &Server, every: usize, case: &str, [page, count]: [usize; 2]) -> anyhow::Result<()> {
-    let failures = run_page(server, every, case, [page, count])?;
-    for failure in &failures {
+fn run(server: &Server, every: usize, case: &str, share: [usize; 2]) -> anyhow::Result<()> {
+    expect_none(&run_page(server, every, case, share)?)
+}
+
+/// The times of recorded and replayed operations, which are compared: nothing else should run meanwhile.
+pub(crate) fn replays(server: &Server) -> anyhow::Result<()> {
+    expect_none(&suite(&Browser::launch()?, server, "", "replays()")?)
+}
+
+fn expect_none(failures: &[String]) -> anyhow::Result<()> {
+    for failure in failures {
         println!("{failure}");
     }
     ensure!(failures.is_empty(), "{} failures in the browser", failures.len());
@@ -48,12 +59,6 @@ fn run_page(
 ) -> anyhow::Result<Vec<String>> {
     let browser = Browser::launch()?;
     let mut failures = Vec::new();
-    if "replays".contains(case) && page == 0 {
-        failures.extend(suite(&browser, server, "", "replays()")?);
-    }
-    if case == "replays" {
-        return Ok(failures);
-    }
     if case.is_empty() && page == 0 {
         failures.extend(suite(&browser, server, "", "faults()")?);
         failures.extend(suite(&browser, server, WITHOUT_WEBGPU, "without_webgpu()")?);
