@@ -35,7 +35,7 @@ pub(crate) async fn run() -> Vec<String> {
             ));
             if replayed > (SHARE * recorded).max(OF_BARE * bare) {
                 return vec![format!(
-                    "replays: {replayed:.2} µs are more than a third of {recorded:.2}, and more than {OF_BARE} of {bare:.2}"
+                    "replays: {replayed:.2} µs are more than a third of {recorded:.2} and {OF_BARE} times the bare {bare:.2}"
                 )];
             }
             Vec::new()

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(900);
 pub(crate) const WITHOUT_WEBGPU: &str =
     "Object.defineProperty(Navigator.prototype, 'gpu', { get: () => undefined });";
 
-/// The name by which the comparison of replays is asked for alone.
+/// The `--case` that runs the comparison of replays with recording, and no other suite.
 pub(crate) const REPLAYS: &str = "replays";
 
 /// Pages among which the operations are divided, each in a browser of its own.
@@ -37,7 +37,8 @@ fn run(server: &Server, every: usize, case: &str, share: [usize; 2]) -> anyhow::
     expect_none(&run_page(server, every, case, share)?)
 }
 
-/// The times of recorded and replayed operations, which are compared: nothing else should run meanwhile.
+/// Fails where replaying operations costs a page too much beside recording them. It compares times, so that nothing else
+/// should run meanwhile.
 pub(crate) fn replays(server: &Server) -> anyhow::Result<()> {
     expect_none(&suite(&Browser::launch()?, server, "", "replays()")?)
 }
