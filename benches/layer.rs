@@ -5,7 +5,7 @@
 
 use backend_api::desc::{
     AttentionDesc, AttentionShape, HeadLayout, Matrix, QuantMatmulDesc, QuantMatrix, RmsNorm, RmsNormDesc,
-    RopeAppendDesc, RopeAppendShape, RopeTables,
+    RopeAppendDesc, RopeAppendShape, RopeStyle, RopeTables,
 };
 use backend_api::quant::QuantFormat;
 use backend_api::{BackendResult, ComputeBackend, DType, Gate};
@@ -179,7 +179,7 @@ impl Decoder {
         let qkv = Matrix::new(self.qkv, DTYPE, width);
         let cache = Matrix::new(layer.cache, DTYPE, 2 * self.shape.kv_width());
         let desc = RopeAppendDesc::new(qkv, cache, self.tables, shape, self.position, self.position);
-        backend.rope_append(&desc)
+        backend.rope_append(&desc.with_style(RopeStyle::Interleaved))
     }
 
     fn attention(&self, backend: &dyn ComputeBackend, layer: &Layer) -> BackendResult<()> {

@@ -73,8 +73,10 @@ fn composed() -> Vec<Composed> {
 }
 
 /// The limits of the smallest device that has what the variant requires.
-fn limits(Requirements { workgroup: WorkgroupSize { invocations, bytes }, .. }: Requirements) -> Limits {
-    Limits { workgroup_bytes: bytes, invocations, ..Limits::PORTABLE }
+fn limits(requires: Requirements) -> Limits {
+    let Requirements { storage_buffers, workgroup: WorkgroupSize { invocations, bytes }, .. } = requires;
+    let storage_buffers = storage_buffers.max(Limits::PORTABLE.storage_buffers);
+    Limits { workgroup_bytes: bytes, invocations, storage_buffers }
 }
 
 type Validated = Result<(Module, ModuleInfo), String>;

@@ -1,6 +1,6 @@
 // Rows of A that are multiplied as they lie in memory.
 //
-// needs: a, ROWS, FetchedRow, lib/quant_residual
+// needs: a, ROWS, FetchedRow
 
 // Whether rows are in workgroup memory.
 const ROWS_STAGED = false;

@@ -1,23 +1,16 @@
 // Rows of A that are normalised by their root mean square on their way into workgroup memory. They are at most
 // STAGED_ROWS, and have at most 8 * STAGED elements in all.
 //
-// needs: a, THREADS, SUBGROUPS, FetchedRow, lib/quant_product
+// needs: a, norm, THREADS, SUBGROUPS, FetchedRow, lib/quant_product
 
 const STAGED: u32 = 512u;
 const STAGED_ROWS: u32 = 4u;
-
-@group(0) @binding(6) var<storage, read> norm: array<vec4<u32>>;
 
 // Whether rows are in workgroup memory.
 const ROWS_STAGED = true;
 
 var<workgroup> sh_rows: array<vec4<u32>, STAGED>;
 var<workgroup> sh_squares: array<f32, SUBGROUPS * STAGED_ROWS>;
-
-// A product of such rows has nothing added to it but itself.
-fn residual_at(row: u32, column: u32) -> f32 {
-  return 0.0;
-}
 
 fn square(x: vec2<f32>) -> f32 {
   return dot(x, x);

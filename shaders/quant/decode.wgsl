@@ -4,12 +4,14 @@
 // A workgroup makes ROWS rows and COLUMNS columns of C. LANES invocations share SPAN rows of B, and add their
 // parts in workgroup memory.
 //
-// needs: TA, TC, ROWS, SPAN, ACTIVATION, lib/quant_product, lib/quant_lanes, lib/quant_sums, a format, a reader of A,
-// lib/workgroup_tiles
+// needs: TA, TC, ROWS, SPAN, ACTIVATION, lib/quant_product, where elements of the product go (lib/quant_results or
+// lib/quant_results_appended), lib/quant_lanes, lib/quant_sums, a format, a reader of A, lib/workgroup_tiles
 
 const THREADS: u32 = 128u;
 const LANES: u32 = 32u;
 const COLUMNS: u32 = THREADS / LANES * SPAN;
+
+const_assert SPAN == 2u || !PAIRED;
 
 fn make_tile(tile: u32, index: u32) {
   let first_row = tile / params.tiles_n * ROWS;
@@ -20,6 +22,13 @@ fn make_tile(tile: u32, index: u32) {
   let x = index % COLUMNS;
   let r = index / COLUMNS;
   if r < ROWS && first_row + r < params.m && first_column + x < params.n {
-    finish(sh[(r * SPAN + x % SPAN) * THREADS + x / SPAN * LANES], first_row + r, first_column + x);
+    let at = (r * SPAN + x % SPAN) * THREADS + x / SPAN * LANES;
+    var neighbour = 0.0;
+    if PAIRED {
+      // The other one of a span.
+      neighbour = sh[at ^ THREADS];
+    }
+    let ahead = read_ahead(first_row + r, first_column + x);
+    finish_element(sh[at], neighbour, ahead, first_row + r, first_column + x);
   }
 }

@@ -4,10 +4,12 @@
 // A workgroup makes ROWS rows and COLUMNS columns of C. A subgroup shares SPAN rows of B, and adds its parts
 // without workgroup memory.
 //
-// needs: TA, TC, ROWS, SPAN, SUBGROUP, ACTIVATION, lib/quant_product, lib/quant_sums, a format, a reader of A,
-// lib/subgroup_tiles
+// needs: TA, TC, ROWS, SPAN, SUBGROUP, ACTIVATION, lib/quant_product, where elements of the product go (lib/quant_results
+// or lib/quant_results_appended), lib/quant_sums, a format, a reader of A, lib/subgroup_tiles
 
 const COLUMNS: u32 = SUBGROUPS * SPAN;
+
+const_assert SPAN == 2u || !PAIRED;
 
 fn make_tile(tile: u32, subgroup: u32, lane: u32) {
   let first_row = tile / params.tiles_n * ROWS;
@@ -20,7 +22,13 @@ fn make_tile(tile: u32, subgroup: u32, lane: u32) {
   for (var i = 0u; i < ROWS * SPAN; i++) {
     let row = first_row + i / SPAN;
     if i % SUBGROUP == lane && row < params.m && column + i % SPAN < params.n {
-      finish(sums[i], row, column + i % SPAN);
+      var neighbour = 0.0;
+      if PAIRED {
+        // The other one of a span.
+        neighbour = sums[i ^ 1u];
+      }
+      let ahead = read_ahead(row, column + i % SPAN);
+      finish_element(sums[i], neighbour, ahead, row, column + i % SPAN);
     }
   }
 }

@@ -15,9 +15,10 @@
 //
 // With PERSISTENT, a workgroup makes tile after tile, so that it prepares the rows once.
 //
-// needs: TA = f16, TC, SUBGROUPS, ROWS, PERSISTENT, HALF_BLOCKS, ACTIVATION, GATED, GATE, lib/quant_product,
-// lib/fragment_elements, a format's scales, its lib/quant_fragments_* and the order of its quants (lib/quant_in_order or
-// of lib/quant_fragments_q8_0), rows of A (lib/quant_rows or lib/quant_rows_normed)
+// needs: TA = f16, TC, SUBGROUPS, ROWS, PERSISTENT, HALF_BLOCKS, ACTIVATION, GATED, GATE, lib/quant_product, where elements
+// of the product go (lib/quant_results or lib/quant_results_appended), lib/fragment_elements, a format's scales, its
+// lib/quant_fragments_* and the order of its quants (lib/quant_in_order or of lib/quant_fragments_q8_0), rows of A
+// (lib/quant_rows or lib/quant_rows_normed)
 
 const SUBGROUP: u32 = 32u;
 const THREADS: u32 = SUBGROUPS * SUBGROUP;
@@ -199,18 +200,18 @@ fn multiply(place: Place, index: u32, held: HeldRows) -> Elements {
   return sums;
 }
 
-// What is added to the element of the product that an invocation writes; gates add it by themselves.
-fn added_to(place: Place, index: u32) -> f32 {
+// What the element that an invocation writes needs besides the product; gates read it by themselves.
+fn ahead_of(place: Place, index: u32) -> Ahead {
   let row = place.row + index / RESULTS;
   let column = place.column + index % RESULTS;
   if GATED == 1u || index >= ROWS * RESULTS || row >= params.m || column >= params.n {
-    return 0.0;
+    return Ahead();
   }
-  return added_at(row, column);
+  return read_ahead(row, column);
 }
 
 // Adds up what the subgroups have of a tile, and writes it.
-fn finish_tile(place: Place, index: u32, sums: Elements, added: f32) {
+fn finish_tile(place: Place, index: u32, sums: Elements, ahead: Ahead) {
   let start = index / SUBGROUP * ROWS * COLUMNS;
   let j = index % 4u;
   let line = index % SUBGROUP / 4u;
@@ -228,7 +229,11 @@ fn finish_tile(place: Place, index: u32, sums: Elements, added: f32) {
     let opened = biased(sum_of_subgroups(at + RESULTS), column + params.half);
     store(glu(GATE, biased(sum, column), opened), row, column);
   } else {
-    store_sum(activate(ACTIVATION, biased(sum, column)), added, row, column);
+    var neighbour = 0.0;
+    if PAIRED {
+      neighbour = sum_of_subgroups(at ^ 1u);
+    }
+    finish_element(sum, neighbour, ahead, row, column);
   }
 }
 
@@ -242,8 +247,8 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
   if PERSISTENT == 0u {
     let place = place_of(first);
     // On its way while the product is made.
-    let added = added_to(place, index);
-    finish_tile(place, index, multiply(place, index, held), added);
+    let ahead = ahead_of(place, index);
+    finish_tile(place, index, multiply(place, index, held), ahead);
     return;
   }
   prepare_rows(index, held);
@@ -252,6 +257,6 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
     let sums = multiply(place, index, held);
     // The sums of the tile before have been read.
     workgroupBarrier();
-    finish_tile(place, index, sums, added_to(place, index));
+    finish_tile(place, index, sums, ahead_of(place, index));
   }
 }

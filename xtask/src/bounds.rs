@@ -5,8 +5,14 @@ use xshell::{Shell, cmd};
 use crate::drivers;
 
 /// The suites that between them run every kernel.
-const SUITES: [&str; 5] =
-    ["conformance", "matmul_kernels", "quant_kernels", "attention_kernels", "conv_kernels"];
+const SUITES: [&str; 6] = [
+    "conformance",
+    "matmul_kernels",
+    "quant_kernels",
+    "appended_products",
+    "attention_kernels",
+    "conv_kernels",
+];
 
 /// What a quick run restricts the conformance suite to: a case's path contains it.
 const QUICK: &str = "cumsum";

@@ -249,6 +249,15 @@ impl WebGpuBackend {
         Ok(())
     }
 
+    /// For tests: how many launches a replay makes.
+    ///
+    /// # Errors
+    /// [`InvalidHandle`](BackendError::InvalidHandle).
+    #[cfg(any(test, feature = "test-hooks"))]
+    pub fn launches(&self, graph: u64) -> BackendResult<usize> {
+        self.context("launches")?.device().launches("launches", graph)
+    }
+
     /// For tests: how often recorded work was submitted because more would have been too long.
     #[cfg(any(test, feature = "test-hooks"))]
     #[must_use]

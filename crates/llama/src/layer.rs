@@ -3,7 +3,7 @@
 use std::slice;
 
 use backend_api::desc::{
-    BinaryDesc, Matrix, RmsNormDesc, RopeAppendDesc, RopeAppendShape, RopeDesc, RopeShape, RopeTables,
+    BinaryDesc, Matrix, RmsNormDesc, RopeAppendDesc, RopeAppendShape, RopeDesc, RopeShape, RopeStyle, RopeTables,
     TensorDesc,
 };
 use backend_api::owned::Buffer;
@@ -13,7 +13,7 @@ use crate::activations::Activations;
 use crate::cache::{Cache, Heads, Placement};
 use crate::feed_forward::FeedForward;
 use crate::linear::{Into, Linear};
-use crate::weights::{Loader, Weight};
+use crate::weights::{Loader, NeighbouringPairs, Weight};
 use crate::{Architecture, Config, Result};
 
 /// What every layer of gpt-oss has; without a bias it would compute something else.
@@ -46,7 +46,7 @@ pub(crate) struct Layer {
 /// Queries, keys and values.
 #[derive(Debug)]
 enum Projections {
-    /// One product for all three.
+    /// One product for all three, in which the elements of a rotated pair are neighbours.
     Stacked(Linear),
     /// Three products, as queries and keys are normalised before they are rotated: each head by a norm of these weights.
     Normalised { parts: [Linear; 3], query_norm: Buffer, key_norm: Buffer },
@@ -113,6 +113,11 @@ impl Layer {
     /// Whether queries, keys and values are three tensors rather than one.
     pub(crate) const fn is_split(&self) -> bool {
         matches!(self.projections, Projections::Normalised { .. })
+    }
+
+    /// Which elements of queries and keys are paired.
+    const fn style(&self, config: &Config) -> RopeStyle {
+        if self.is_split() { config.rope.style } else { RopeStyle::Interleaved }
     }
 
     /// Whether gate and up projections are written before the gate is opened.
@@ -197,7 +202,7 @@ impl Layer {
                 let qkv = Matrix::new(a.parts[0].ptr, a.dtype, width);
                 let (positions, indices) = (a.positions.ptr(), decode.page_rows.ptr());
                 let desc = RopeAppendDesc::new(qkv, pages, tables, shape, positions, indices);
-                backend.rope_append(&desc.with_style(config.rope.style).with_rotary_dim(config.rope.dim))
+                backend.rope_append(&desc.with_style(self.style(config)).with_rotary_dim(config.rope.dim))
             }
             None => {
                 self.rotate(pass, tables)?;
@@ -217,7 +222,7 @@ impl Layer {
                 head: config.head_dim,
                 token: part.ld,
             };
-            let desc = RopeDesc::new(a.dtype, part.ptr, part.ptr, tables, shape, config.rope.style)
+            let desc = RopeDesc::new(a.dtype, part.ptr, part.ptr, tables, shape, self.style(config))
                 .with_rotary_dim(config.rope.dim)
                 .with_positions(a.positions.ptr())
                 .with_input_layout(layout)
@@ -239,13 +244,22 @@ impl Projections {
         let name = |part: &str| format!("blk.{index}.{part}");
         let (q, kv, hidden) = (config.query_width(), config.kv_width(), config.hidden);
         let normalised = config.architecture.has_head_norms();
+        // With them, a backend may rotate what a product makes in its launch.
+        let order = (config.rope.style == RopeStyle::Half).then_some(NeighbouringPairs {
+            rows: q + kv,
+            head_dim: config.head_dim,
+            rotary_dim: config.rope.dim,
+        });
+        let stacked = |loader: &mut _, parts: &[(String, usize)]| {
+            Linear::with_neighbouring_pairs(loader, parts, hidden, order).map(Self::Stacked)
+        };
         if loader.has(&name("attn_qkv.weight")) && !normalised {
-            return Ok(Self::Stacked(Linear::single(loader, &name("attn_qkv"), q + 2 * kv, hidden)?));
+            return stacked(loader, &[(name("attn_qkv"), q + 2 * kv)]);
         }
         let parts = [(name("attn_q"), q), (name("attn_k"), kv), (name("attn_v"), kv)];
         let query_norm = loader.vector_if(normalised, &name("attn_q_norm.weight"), config.head_dim)?;
         let Some(query_norm) = query_norm else {
-            return Ok(Self::Stacked(Linear::load(loader, &parts, hidden)?));
+            return stacked(loader, &parts);
         };
         let key_norm = loader.vector(&name("attn_k_norm.weight"), config.head_dim)?;
         let [query, key, value] = parts.map(|part| Linear::load(loader, &[part], hidden));

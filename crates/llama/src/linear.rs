@@ -10,7 +10,7 @@ use backend_api::{BackendResult, BackendTranspose, ComputeBackend, DType, Gate};
 
 use crate::Result;
 use crate::layer::{Pass, rms_norm};
-use crate::weights::{Loader, Storage, Weight};
+use crate::weights::{Loader, NeighbouringPairs, Storage, Weight};
 
 /// What a product does to the numbers at its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Linear {
     /// Matrices by name, without `.weight`, and rows.
     pub(crate) fn load(loader: &mut Loader<'_>, parts: &[(String, usize)], inputs: usize) -> Result<Self> {
         let dtype = loader.dtype();
-        Self::into_type(loader, parts, inputs, dtype)
+        Self::of(loader, parts, inputs, dtype, None)
     }
 
     /// [`load`](Self::load) for results of a type, which biases have too.
@@ -49,6 +49,27 @@ impl Linear {
         parts: &[(String, usize)],
         inputs: usize,
         dtype: DType,
+    ) -> Result<Self> {
+        Self::of(loader, parts, inputs, dtype, None)
+    }
+
+    /// [`load`](Self::load) with the results of queries and keys in another order than the file's.
+    pub(crate) fn with_neighbouring_pairs(
+        loader: &mut Loader<'_>,
+        parts: &[(String, usize)],
+        inputs: usize,
+        order: Option<NeighbouringPairs>,
+    ) -> Result<Self> {
+        let dtype = loader.dtype();
+        Self::of(loader, parts, inputs, dtype, order)
+    }
+
+    fn of(
+        loader: &mut Loader<'_>,
+        parts: &[(String, usize)],
+        inputs: usize,
+        dtype: DType,
+        order: Option<NeighbouringPairs>,
     ) -> Result<Self> {
         let named = |suffix: &str, parts: &[(String, usize)]| -> Vec<(String, usize)> {
             parts.iter().map(|(name, rows)| (format!("{name}.{suffix}"), *rows)).collect()
@@ -61,9 +82,10 @@ impl Linear {
         let (mut loaded, mut column, mut first) = (Vec::new(), 0, 0);
         for run in kinds.chunk_by(|(a, _), (b, _)| a == b) {
             let range = first..first + run.len();
-            let weight = loader.stacked_matrices(&weights[range.clone()], inputs)?;
+            let order = order.map(|order| (order, column));
+            let weight = loader.stacked_matrices(&weights[range.clone()], inputs, order)?;
             let rows = weight.rows;
-            let bias = loader.stacked_vectors(&named("bias", &parts[range.clone()]), dtype)?;
+            let bias = loader.stacked_vectors(&named("bias", &parts[range.clone()]), dtype, order)?;
             loaded.push(Part { weight, bias, column });
             (column, first) = (column + rows, range.end);
         }
@@ -88,7 +110,8 @@ impl Linear {
         y: Matrix,
         into: Into,
     ) -> BackendResult<()> {
-        for part in &self.parts {
+        // Queries and keys last, which are rotated next.
+        for part in self.parts.iter().rev() {
             part.weight.product(
                 backend,
                 rows,

@@ -1,6 +1,7 @@
 //! Weights on their way from the file to the device.
 
 mod dense;
+mod pairs;
 mod taken;
 
 use std::borrow::Cow;
@@ -15,6 +16,7 @@ use backend_api::{BackendError, ComputeBackend, DType, ErrorKind, MathMode};
 use crate::feed_forward::Stack;
 use crate::gguf::{Gguf, Tensor, TensorType};
 use crate::{Error, Result};
+pub(crate) use pairs::NeighbouringPairs;
 pub(crate) use taken::refuse_others;
 
 /// Hears of the bytes of tensors uploaded so far, and of those in the file.
@@ -139,11 +141,13 @@ impl<'a> Loader<'a> {
         self.upload(DType::F32, &numbers).map(Some)
     }
 
-    /// Vectors one after the other as `dtype`, zeros in place of those that the file lacks; `None` if it lacks all.
+    /// Vectors one after the other as `dtype`, zeros in place of those that the file lacks; `None` if it lacks all. Where an
+    /// order and the first of its rows are given, their elements are put in it.
     pub(crate) fn stacked_vectors(
         &mut self,
         parts: &[(String, usize)],
         dtype: DType,
+        order: Option<(NeighbouringPairs, usize)>,
     ) -> Result<Option<Buffer>> {
         if !parts.iter().any(|(name, _)| self.has(name)) {
             return Ok(None);
@@ -151,6 +155,9 @@ impl<'a> Loader<'a> {
         let mut numbers = Vec::new();
         for (name, len) in parts {
             numbers.extend(if self.has(name) { self.numbers(name, &[*len])? } else { vec![0.0; *len] });
+        }
+        if let Some((order, first)) = order {
+            numbers = order.arranged(first, 1, &numbers);
         }
         self.upload(dtype, &numbers).map(Some)
     }
@@ -192,13 +199,35 @@ impl<'a> Loader<'a> {
         tensor.map(|tensor| tensor.kind).ok_or_else(|| Error::MissingTensor { name: name.to_owned() })
     }
 
-    /// Matrices of one type, by name and rows, stacked into one.
-    pub(crate) fn stacked_matrices(&mut self, parts: &[(String, usize)], columns: usize) -> Result<Weight> {
-        let mut tensors = Vec::new();
+    /// Matrices of one type, by name and rows, stacked into one. Where an order and the first of its rows are given, their
+    /// rows are put in it.
+    pub(crate) fn stacked_matrices(
+        &mut self,
+        parts: &[(String, usize)],
+        columns: usize,
+        order: Option<(NeighbouringPairs, usize)>,
+    ) -> Result<Weight> {
+        let mut arranged = Vec::new();
+        let mut before = 0;
         for (name, rows) in parts {
             let tensor = self.find(name, &[*rows, columns])?;
-            tensors.push((name, tensor));
+            let data = match order {
+                Some((order, first)) => {
+                    // Rows are whole blocks.
+                    let row = tensor.data.len() / rows.max(&1);
+                    Cow::Owned(order.arranged(first + before, row, tensor.data))
+                }
+                None => Cow::Borrowed(tensor.data),
+            };
+            arranged.push((name, tensor, data));
+            before += rows;
         }
+        let tensors: Vec<(&String, Tensor<'_>)> = arranged
+            .iter()
+            .map(|(name, tensor, data)| {
+                (*name, Tensor { kind: tensor.kind, shape: tensor.shape.clone(), data })
+            })
+            .collect();
         let rows = parts.iter().map(|(_, rows)| rows).sum();
         let kind = tensors.first().map(|(_, tensor)| tensor.kind);
         let (buffer, storage) = match kind.and_then(quant_format).filter(|_| self.has_quant) {
@@ -216,7 +245,7 @@ impl<'a> Loader<'a> {
     /// Stacked matrices in blocks, as planes.
     fn planes(
         &self,
-        tensors: &[(&String, &Tensor<'_>)],
+        tensors: &[(&String, Tensor<'_>)],
         format: QuantFormat,
         [rows, columns]: [usize; 2],
     ) -> Result<Buffer> {
@@ -228,7 +257,7 @@ impl<'a> Loader<'a> {
     }
 
     /// Stacked matrices as plain numbers.
-    fn dense(&self, tensors: &[(&String, &Tensor<'_>)], dtype: DType, shape: [usize; 2]) -> Result<Buffer> {
+    fn dense(&self, tensors: &[(&String, Tensor<'_>)], dtype: DType, shape: [usize; 2]) -> Result<Buffer> {
         let buffer = Buffer::of(self.backend, dtype, &shape)?;
         let [_, columns] = shape;
         let mut offset = 0;
@@ -295,7 +324,7 @@ impl<'a> Loader<'a> {
 
     /// One matrix.
     pub(crate) fn matrix(&mut self, name: &str, rows: usize, columns: usize) -> Result<Weight> {
-        self.stacked_matrices(&[(name.to_owned(), rows)], columns)
+        self.stacked_matrices(&[(name.to_owned(), rows)], columns, None)
     }
 }
 

@@ -20,13 +20,16 @@ pub struct Kernel {
 }
 
 /// Every variant that needs neither subgroups, cooperative matrices nor barriers of the device's scope, which wgpu offers in no
-/// browser; once for CPUs that pose as a GPU and once for GPUs where the two get different texts.
+/// browser, nor more storage buffers than every one offers; once for CPUs that pose as a GPU and once for GPUs where the two get different texts.
 pub(crate) fn all() -> Vec<Kernel> {
     let mut seen = HashSet::new();
     let mut kernels = Vec::new();
     let in_pages = |variant: &Variant| {
         let requires = variant.requires();
-        !requires.subgroups && !requires.cooperative_matrices && !requires.device_scope_barriers
+        !requires.subgroups
+            && !requires.cooperative_matrices
+            && !requires.device_scope_barriers
+            && requires.storage_buffers <= 8
     };
     for variant in all_variants().into_iter().filter(in_pages) {
         for unroll in [false, true] {

@@ -50,6 +50,15 @@ impl Context {
         self.graphs.lock().get(op, graph).map(drop)
     }
 
+    /// Launches of a replay.
+    ///
+    /// # Errors
+    /// [`InvalidHandle`](BackendError::InvalidHandle).
+    #[cfg(any(test, feature = "test-hooks"))]
+    pub(crate) fn launches(&self, op: &'static str, graph: u64) -> BackendResult<usize> {
+        self.graphs.lock().get(op, graph).map(|graph| graph.launches())
+    }
+
     /// # Errors
     /// [`InvalidHandle`](BackendError::InvalidHandle).
     pub(crate) fn free_graph(&self, op: &'static str, graph: u64) -> BackendResult<()> {

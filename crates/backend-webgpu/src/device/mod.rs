@@ -10,6 +10,8 @@ mod profile;
 mod progress;
 mod scope;
 
+#[cfg(test)]
+pub(crate) use adapter::LEAST_BINDINGS;
 pub(crate) use adapter::{MAX_BINDINGS, Selector, describe, enumerate, find, too_low};
 #[cfg(all(test, not(target_family = "wasm")))]
 pub(crate) use closing::closing;

@@ -238,8 +238,12 @@ libs! {
     QUANT_NIBBLES = "quant_nibbles",
     /// The parameters and results of products with a quantised matrix; for [`ACTIVATE`] or [`ACTIVATE_HALF`].
     QUANT_PRODUCT = "quant_product",
+    /// Where elements of such a product go: to C, or also to a cache.
+    QUANT_RESULTS = "quant_results" needs [QUANT_PRODUCT],
+    QUANT_RESULTS_APPENDED = "quant_results_appended" needs [QUANT_PRODUCT],
     /// What is added to products with a quantised matrix.
     QUANT_RESIDUAL = "quant_residual",
+    QUANT_NO_RESIDUAL = "quant_no_residual",
     /// The rows of A of products with a quantised matrix, as they are or normalised.
     QUANT_ROWS = "quant_rows",
     QUANT_ROWS_NORMED = "quant_rows_normed",

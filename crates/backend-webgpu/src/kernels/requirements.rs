@@ -39,6 +39,8 @@ pub struct Requirements {
     pub cooperative_matrices: bool,
     /// Barriers after which all workgroups of a device see what was written.
     pub device_scope_barriers: bool,
+    /// Buffers of storage that are bound at once; every device has room for eight.
+    pub storage_buffers: u32,
     /// SPIR-V: only there can a text name the elements of a cooperative matrix.
     pub element_access: bool,
     /// Room for a workgroup, never less than [`WorkgroupSize::PORTABLE`].
@@ -56,6 +58,7 @@ impl Variant {
             subgroups: self.source.subgroups,
             cooperative_matrices,
             device_scope_barriers: self.libs().iter().any(|lib| lib.device_scope_barriers),
+            storage_buffers: (self.source.reads.len() + self.source.writes.len()) as u32,
             element_access: self.libs().contains(&FRAGMENT_ELEMENTS),
             workgroup: self.workgroup.max(least),
         }

@@ -1,9 +1,12 @@
 //! Calls that are captured: their commands are kept for a graph instead of being recorded.
+//!
+//! A call that goes on with the result of the last one may put one launch in the place of both.
 
 use std::sync::Arc;
 
 use backend_api::BackendResult;
 
+use super::quant::QkvProduct;
 use super::scratch::take_fitting;
 use super::shared::pace::Pace;
 use crate::memory::{Block, DeviceSlice};
@@ -13,17 +16,25 @@ use crate::sync::Mutex;
 /// What was captured so far.
 #[derive(Debug, Default)]
 pub(crate) struct Capture {
-    commands: Mutex<Vec<Command>>,
+    captured: Mutex<Captured>,
     /// Scratch memory of earlier calls. Replays run in order, so a later call may use it again.
     scratch: Mutex<Vec<Arc<Block>>>,
     /// Where replays are cut, apart from what is recorded meanwhile.
     pace: Pace,
 }
 
+/// The commands of the calls that succeeded.
+#[derive(Debug, Default)]
+struct Captured {
+    commands: Vec<Command>,
+    /// What the last of them makes, if the next call may go on with it.
+    product: Option<Arc<QkvProduct>>,
+}
+
 impl Capture {
     /// The commands of the calls that succeeded.
     pub(crate) fn take(&self) -> Vec<Command> {
-        std::mem::take(&mut self.commands.lock())
+        std::mem::take(&mut *self.captured.lock()).commands
     }
 }
 
@@ -31,7 +42,7 @@ impl Capture {
 #[derive(Debug)]
 pub(super) struct CapturedCall {
     capture: Arc<Capture>,
-    commands: Mutex<Vec<Command>>,
+    own: Mutex<Captured>,
     scratch: Mutex<Vec<Arc<Block>>>,
     /// Estimated time of what is launched next.
     seconds: Mutex<f64>,
@@ -41,7 +52,7 @@ impl CapturedCall {
     pub(super) fn new(capture: &Arc<Capture>) -> Self {
         Self {
             capture: Arc::clone(capture),
-            commands: Mutex::default(),
+            own: Mutex::default(),
             scratch: Mutex::default(),
             seconds: Mutex::default(),
         }
@@ -60,7 +71,31 @@ impl CapturedCall {
     pub(super) fn push(&self, mut command: Command) {
         command.begins_batch = self.capture.pace.take_due();
         command.seconds = std::mem::take(&mut self.seconds.lock());
-        self.commands.lock().push(command);
+        let mut own = self.own.lock();
+        own.commands.push(command);
+        own.product = None;
+    }
+
+    /// Notes what the last command makes.
+    pub(super) fn note_product(&self, product: QkvProduct) {
+        self.own.lock().product = Some(Arc::new(product));
+    }
+
+    /// What the last captured command makes, for a call that has no commands yet.
+    pub(super) fn product_before(&self) -> Option<Arc<QkvProduct>> {
+        self.capture.captured.lock().product.clone()
+    }
+
+    /// Puts a command in the place of the last captured one, which makes `product`; whether that still is the last one, as
+    /// other threads may capture too.
+    pub(super) fn replace(&self, product: &Arc<QkvProduct>, mut command: Command) -> bool {
+        let mut captured = self.capture.captured.lock();
+        let is_last = captured.product.as_ref().is_some_and(|last| Arc::ptr_eq(last, product));
+        let Some(last) = captured.commands.last_mut().filter(|_| is_last) else { return false };
+        (command.begins_batch, command.seconds) = (last.begins_batch, last.seconds);
+        *last = command;
+        captured.product = None;
+        true
     }
 
     /// Scratch memory that the call hasn't taken before: that of an earlier call, if some has the size.
@@ -80,7 +115,13 @@ impl CapturedCall {
 
     /// Adds the call's commands to the capture.
     pub(super) fn commit(&self) {
-        self.capture.commands.lock().append(&mut self.commands.lock());
+        let mut own = std::mem::take(&mut *self.own.lock());
+        // A call without commands leaves the last one's.
+        if !own.commands.is_empty() {
+            let mut captured = self.capture.captured.lock();
+            captured.commands.append(&mut own.commands);
+            captured.product = own.product;
+        }
         self.capture.scratch.lock().append(&mut self.scratch.lock());
     }
 }

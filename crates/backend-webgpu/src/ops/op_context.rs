@@ -11,6 +11,7 @@ use backend_api::support::Operand;
 use backend_api::{BackendError, BackendResult, DType};
 
 use super::capture::{Capture, CapturedCall};
+use super::quant::QkvProduct;
 use super::scratch::{Part, Scratch};
 use super::shared::kernel_override::Override;
 use super::shared::pace::Pace;
@@ -290,6 +291,27 @@ impl OpContext {
         if let Mode::Record(commands) = &self.mode {
             self.state.pace.give_back(&std::mem::take(&mut *commands.lock()));
         }
+    }
+
+    /// Has the next call of a capture find what the last command of this one makes.
+    pub(in crate::ops) fn note_product(&self, product: impl FnOnce() -> Option<QkvProduct>) {
+        if let Mode::Capture(call) = &self.mode
+            && let Some(product) = product()
+        {
+            call.note_product(product);
+        }
+    }
+
+    /// What the last command of a capture makes.
+    pub(in crate::ops) fn product_before(&self) -> Option<Arc<QkvProduct>> {
+        let Mode::Capture(call) = &self.mode else { return None };
+        call.product_before()
+    }
+
+    /// Puts a command in the place of the one that makes `product`; whether that still is a capture's last.
+    pub(in crate::ops) fn replace_product(&self, product: &Arc<QkvProduct>, command: Command) -> bool {
+        let Mode::Capture(call) = &self.mode else { return false };
+        call.replace(product, command)
     }
 
     /// Records the commands of a graph.

@@ -34,7 +34,7 @@ use super::shared::iterations;
 use super::{SelfTests, State};
 use crate::WebGpuBackend;
 use crate::context::Context;
-use crate::device::{self, DeviceProfile, MAX_BINDINGS, h200};
+use crate::device::{self, DeviceProfile, LEAST_BINDINGS, h200};
 use crate::kernels::Variant;
 use crate::opened::Opened;
 use crate::unchecked::noop_adapter;
@@ -119,7 +119,7 @@ impl Pretended {
     }
 
     fn limits(&self) -> wgpu::Limits {
-        let max_storage_buffers_per_shader_stage = MAX_BINDINGS as u32;
+        let max_storage_buffers_per_shader_stage = LEAST_BINDINGS as u32;
         let mut limits = wgpu::Limits { max_storage_buffers_per_shader_stage, ..wgpu::Limits::default() };
         if let Some([binding, buffer]) = self.bindings {
             (limits.max_storage_buffer_binding_size, limits.max_buffer_size) = (binding, buffer);

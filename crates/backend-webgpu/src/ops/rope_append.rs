@@ -4,6 +4,7 @@ use backend_api::desc::{HeadLayout, RopeAppendDesc, RopeDesc, RopeShape, RopeSty
 use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType};
 
+use super::quant::AppendWindows;
 use super::rope::rope;
 use super::shared::iterations;
 use super::shared::long_work::{Divisible, halves_of, in_parts};
@@ -73,6 +74,10 @@ pub(crate) fn rope_append(ctx: &OpContext, op: &'static str, desc: &RopeAppendDe
     ctx.require_dtype(op, desc.cache.dtype)?;
     let Some(cache_slice) = cache_slice else { return rotate_queries(ctx, op, desc) };
     iterations::require(ctx, op, "rows", desc.rows, 1)?;
+    let slices = [&cos, &sin, &positions, &indices].map(Option::as_ref);
+    if append_with_product(ctx, op, desc, [&qkv_slice, &cache_slice], slices)? {
+        return Ok(());
+    }
     let qkv = ctx.output(&qkv_slice, desc.qkv.dtype);
     let cache = ctx.output(&cache_slice, desc.cache.dtype);
     let apart = !qkv.shares_buffer(&cache);
@@ -87,6 +92,30 @@ pub(crate) fn rope_append(ctx: &OpContext, op: &'static str, desc: &RopeAppendDe
     let whole = Part { desc: *desc, low: 0, rotates_queries: apart, qkv, cache, positions, indices };
     in_parts(ctx, op, whole, |part| part.launch(ctx, op, &angles))?;
     if apart { Ok(()) } else { rotate_queries(ctx, op, desc) }
+}
+
+/// Rotates and appends in the launch of a graph's product before, if that makes `qkv`; whether it does.
+fn append_with_product(
+    ctx: &OpContext,
+    op: &'static str,
+    desc: &RopeAppendDesc,
+    [qkv, cache]: [&DeviceSlice; 2],
+    [cos, sin, positions, indices]: [Option<&DeviceSlice>; 4],
+) -> BackendResult<bool> {
+    let Some(product) = ctx.product_before() else { return Ok(false) };
+    let read = |slice: Option<&DeviceSlice>, dtype| slice.map_or_else(|| ctx.null(), |it| ctx.output(it, dtype));
+    let windows = AppendWindows {
+        qkv: ctx.output(qkv, desc.qkv.dtype),
+        cache: ctx.output(cache, desc.cache.dtype),
+        reads: [
+            read(cos, DType::F32),
+            read(sin, DType::F32),
+            read(positions, DType::U32),
+            read(indices, DType::U32),
+        ],
+    };
+    let command = product.appended(ctx, op, desc, &windows)?;
+    Ok(command.is_some_and(|command| ctx.replace_product(&product, command)))
 }
 
 /// Rotates queries in place.

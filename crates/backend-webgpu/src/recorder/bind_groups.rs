@@ -1,5 +1,6 @@
 //! Bind groups, made once for each set of buffers.
 
+use arrayvec::ArrayVec;
 use rustc_hash::FxHashMap;
 
 use super::Window;
@@ -10,20 +11,18 @@ use crate::memory::BufferId;
 /// Entries of one generation. Two generations of bind groups cost a few hundred bytes each.
 const GENERATION: usize = 2048;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BindKey {
     signature: Signature,
     /// Buffer, first byte and bytes of each binding: a binding shows a kernel its own bytes only.
-    windows: [Option<(BufferId, u64, u64)>; MAX_BINDINGS],
+    windows: ArrayVec<(BufferId, u64, u64), MAX_BINDINGS>,
 }
 
 impl BindKey {
     pub(super) fn new(layout: &Layout, windows: &[Window]) -> Self {
-        let mut key = Self { signature: layout.signature, windows: [None; MAX_BINDINGS] };
-        for (slot, window) in key.windows.iter_mut().zip(windows) {
-            *slot = Some((window.block.id(), window.start, window.size));
-        }
-        key
+        let windows = windows.iter().take(MAX_BINDINGS);
+        let windows = windows.map(|window| (window.block.id(), window.start, window.size)).collect();
+        Self { signature: layout.signature, windows }
     }
 }
 

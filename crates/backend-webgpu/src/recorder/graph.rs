@@ -138,6 +138,12 @@ impl Graph {
         together.last().unwrap_or(first)
     }
 
+    /// Dispatches of a replay.
+    #[cfg(any(test, feature = "test-hooks"))]
+    pub(crate) fn launches(&self) -> usize {
+        self.steps.len()
+    }
+
     /// Encodes a segment into a pass.
     pub(super) fn encode(&self, segment: &Segment, open: &mut OpenPass) {
         let steps = &self.steps[segment.steps.clone()];

@@ -8,6 +8,7 @@ use naga::valid::{Capabilities, GlobalUse, ValidationFlags, Validator};
 
 use super::{Plan, Pretended};
 use crate::context::MAX_GROUPS;
+use crate::device::LEAST_BINDINGS;
 use crate::kernels::{Target, Variant, WorkgroupSize, compose};
 use crate::ops::op_context::Launch;
 
@@ -91,7 +92,8 @@ pub(super) fn check(device: &Pretended, plans: &[Plan], Footprints(footprints): 
             let has = (device.tensor_cores || !(requires.cooperative_matrices || requires.element_access))
                 && (device.subgroup.is_some() || !requires.subgroups)
                 && (device.f16 || !requires.f16)
-                && (device.barriers || !requires.device_scope_barriers);
+                && (device.barriers || !requires.device_scope_barriers)
+                && requires.storage_buffers as usize <= LEAST_BINDINGS;
             assert!(has, "{requires:?}: {line}");
             assert!(grid.iter().all(|extent| (1..=MAX_GROUPS).contains(extent)), "{grid:?}: {line}");
         }

@@ -8,7 +8,7 @@ use crate::kernels::libs::{
     QUANT_BYTES_MXFP4, QUANT_BYTES_Q5_K, QUANT_BYTES_Q6_K, QUANT_BYTES_Q8_0, QUANT_FRAGMENTS_LOW,
     QUANT_FRAGMENTS_MXFP4, QUANT_FRAGMENTS_Q5_K, QUANT_FRAGMENTS_Q6_K, QUANT_FRAGMENTS_Q8_0,
     QUANT_GROUP_SCALES, QUANT_IN_ORDER, QUANT_INPUT_1, QUANT_INPUT_4, QUANT_LOW, QUANT_MXFP4, QUANT_OUTPUT_1,
-    QUANT_OUTPUT_4, QUANT_Q4_0, QUANT_Q5_K, QUANT_Q6_K, QUANT_Q8_0, QUANT_RESIDUAL, QUANT_ROWS,
+    QUANT_OUTPUT_4, QUANT_Q4_0, QUANT_Q5_K, QUANT_Q6_K, QUANT_Q8_0, QUANT_ROWS,
     QUANT_ROWS_NORMED, QUANT_SUPER_SCALES, QUANT_U4, QUANT_U4_ZEROS, QUANT_WEIGHTS, RESULTS_IN_REGISTERS,
     RESULTS_STAGED,
 };
@@ -84,10 +84,8 @@ pub(super) const fn fragment_libs(format: QuantFormat, normed: bool, half: bool)
     macro_rules! with_results {
         ($($fragments:ident),+) => {
             match (normed, half) {
-                (false, false) => with_format!(format, [$($fragments,)+ QUANT_RESIDUAL, QUANT_ROWS, ACTIVATE]),
-                (false, true) => {
-                    with_format!(format, [$($fragments,)+ QUANT_RESIDUAL, QUANT_ROWS, ACTIVATE_HALF])
-                }
+                (false, false) => with_format!(format, [$($fragments,)+ QUANT_ROWS, ACTIVATE]),
+                (false, true) => with_format!(format, [$($fragments,)+ QUANT_ROWS, ACTIVATE_HALF]),
                 (true, false) => with_format!(format, [$($fragments,)+ QUANT_ROWS_NORMED, ACTIVATE]),
                 (true, true) => with_format!(format, [$($fragments,)+ QUANT_ROWS_NORMED, ACTIVATE_HALF]),
             }

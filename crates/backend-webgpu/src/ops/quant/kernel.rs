@@ -4,13 +4,14 @@ use backend_api::desc::QuantMatmulDesc;
 use backend_api::quant::{QuantFormat, UNIT};
 use backend_api::{Activation, DType, Gate};
 
+use super::append::AppendParams;
 use super::formats::{int8_libs, kinds, product_libs};
 use super::int8;
 use super::kernel_override::KernelOverride;
 use super::operands::Params;
 use super::skinny_cooperative::Tile;
 use crate::kernels::libs::{
-    QUANT_LANES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS_INT8, SUBGROUP_TILES,
+    QUANT_LANES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_RESULTS, QUANT_SUMS_INT8, SUBGROUP_TILES,
     WORKGROUP_TILES,
 };
 use crate::kernels::{KernelSource, Variant, constants, kernel};
@@ -22,17 +23,19 @@ constants! { struct SubgroupConstants { rows: usize, span: usize, subgroup: u32,
 constants! { struct TileConstants { activation: Activation } }
 
 const DECODE_ROWWISE: KernelSource = kernel!(
-    "quant/decode", libs: [WORKGROUP_TILES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_LANES, QUANT_SUMS],
+    "quant/decode",
+    libs: [WORKGROUP_TILES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESULTS, QUANT_RESIDUAL, QUANT_LANES, QUANT_SUMS],
     types: ["TA", "TC"], constants: RowConstants, params: Params,
-    reads: ["quants", "high", "scales", "extra", "a: AV", "bias: TC", "residual"], writes: ["c: TC"],
+    reads: ["quants", "high", "scales", "extra", "a: AV", "bias: TC", "residual: TC"], writes: ["c: TC"],
 );
 
 const DECODE_SHARED: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
-        native "quant/decode_subgroup", libs: [SUBGROUP_TILES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS],
+        native "quant/decode_subgroup",
+        libs: [SUBGROUP_TILES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESULTS, QUANT_RESIDUAL, QUANT_SUMS],
         types: ["TA", "TC"], constants: SubgroupConstants, params: Params,
-        reads: ["quants", "high", "scales", "extra", "a: AV", "bias: TC", "residual"], writes: ["c: TC"],
+        reads: ["quants", "high", "scales", "extra", "a: AV", "bias: TC", "residual: TC"], writes: ["c: TC"],
     )
 };
 
@@ -41,18 +44,53 @@ static DECODE_SUBGROUP: KernelSource = DECODE_SHARED;
 
 /// The files for rows of A that are rounded to 8 bits.
 static DECODE_INT8: KernelSource = KernelSource {
-    libs: &[WORKGROUP_TILES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_LANES, QUANT_SUMS_INT8],
+    libs: &[
+        WORKGROUP_TILES,
+        QUANT_PLANES,
+        QUANT_PRODUCT,
+        QUANT_RESULTS,
+        QUANT_RESIDUAL,
+        QUANT_LANES,
+        QUANT_SUMS_INT8,
+    ],
     ..DECODE_ROWWISE
 };
 static DECODE_SUBGROUP_INT8: KernelSource = KernelSource {
-    libs: &[SUBGROUP_TILES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESIDUAL, QUANT_SUMS_INT8],
+    libs: &[SUBGROUP_TILES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESULTS, QUANT_RESIDUAL, QUANT_SUMS_INT8],
     ..DECODE_SHARED
+};
+
+/// What else a product reads and writes whose keys and values go to a cache.
+static DECODE_APPENDED: KernelSource = kernel!(
+    native "quant/decode",
+    libs: [
+        WORKGROUP_TILES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESULTS_APPENDED, QUANT_NO_RESIDUAL, QUANT_LANES, QUANT_SUMS,
+    ],
+    types: ["TA", "TC", "KV"], constants: RowConstants, params: AppendParams,
+    reads: [
+        "quants", "high", "scales", "extra", "a: AV", "bias: TC",
+        "cosines: f32", "sines: f32", "positions: u32", "indices: u32",
+    ],
+    writes: ["c: TC", "cache: KV"],
+);
+static DECODE_SUBGROUP_APPENDED: KernelSource = KernelSource {
+    subgroups: true,
+    ..kernel!(
+        native "quant/decode_subgroup",
+        libs: [SUBGROUP_TILES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESULTS_APPENDED, QUANT_NO_RESIDUAL, QUANT_SUMS],
+        types: ["TA", "TC", "KV"], constants: SubgroupConstants, params: AppendParams,
+        reads: [
+            "quants", "high", "scales", "extra", "a: AV", "bias: TC",
+            "cosines: f32", "sines: f32", "positions: u32", "indices: u32",
+        ],
+        writes: ["c: TC", "cache: KV"],
+    )
 };
 
 static TILED: KernelSource = kernel!(
     "quant/tiled", libs: [WORKGROUP_TILES, QUANT_PLANES, QUANT_TILE, QUANT_PRODUCT, QUANT_RESIDUAL],
     types: ["TA", "TC"], constants: TileConstants, params: Params,
-    reads: ["quants", "high", "scales", "extra", "a: AV", "bias: TC", "residual"], writes: ["c: TC"],
+    reads: ["quants", "high", "scales", "extra", "a: AV", "bias: TC", "residual: TC"], writes: ["c: TC"],
 );
 
 /// Rows of A for which there are variants of `quant/decode`.
@@ -179,6 +217,11 @@ impl Kernel {
         matches!(self, Self::Decode(rows) | Self::DecodeSubgroup(rows, _) if rows.int8)
     }
 
+    /// Whether its results may also go to a cache.
+    pub(super) const fn may_append(self) -> bool {
+        !self.is_int8() && !matches!(self, Self::Tiled)
+    }
+
     pub(super) const fn tile(self, gated: bool) -> [usize; 2] {
         match self {
             Self::Decode(rows) | Self::DecodeSubgroup(rows, _) => [rows.count, DECODE_COLUMNS],
@@ -207,20 +250,26 @@ impl Kernel {
     }
 
     pub(super) fn variant(self, signature: &Signature) -> Variant {
-        let Signature { format, dtypes: [a, c], activation, vectors, .. } = *signature;
+        let Signature { format, dtypes: [a, c], activation, vectors, cache, .. } = *signature;
         let (half, span) = (c == DType::F16, SPAN);
         // Integers are read as words, whatever they were rounded from.
         let a = if self.is_int8() { DType::U32 } else { a };
         let variant = match self {
             Self::SkinnyCooperative(tile) => return tile.variant(signature),
             Self::Decode(Rows { count: rows, int8 }) => {
-                let source = if int8 { &DECODE_INT8 } else { &DECODE };
-                Variant::new(source, [a, c], RowConstants { rows, span, activation })
+                let constants = RowConstants { rows, span, activation };
+                match cache {
+                    Some(cache) => Variant::new(&DECODE_APPENDED, [a, c, cache], constants),
+                    None => Variant::new(if int8 { &DECODE_INT8 } else { &DECODE }, [a, c], constants),
+                }
             }
             Self::DecodeSubgroup(Rows { count: rows, int8 }, subgroup) => {
-                let source = if int8 { &DECODE_SUBGROUP_INT8 } else { &DECODE_SUBGROUP };
                 let constants = SubgroupConstants { rows, span, subgroup, activation };
-                Variant::new(source, [a, c], constants)
+                let source = if int8 { &DECODE_SUBGROUP_INT8 } else { &DECODE_SUBGROUP };
+                match cache {
+                    Some(cache) => Variant::new(&DECODE_SUBGROUP_APPENDED, [a, c, cache], constants),
+                    None => Variant::new(source, [a, c], constants),
+                }
             }
             Self::Tiled => Variant::new(&TILED, [a, c], TileConstants { activation }),
         };
@@ -245,6 +294,8 @@ pub(super) struct Signature {
     pub(super) normed: bool,
     /// The function of both halves of the product, in place of the activation.
     pub(super) gate: Option<Gate>,
+    /// The type of the cache that a product of queries, keys and values is appended to.
+    pub(super) cache: Option<DType>,
 }
 
 /// Each kernel for each format and width of A; types and activations, on which the rest of the text doesn't
@@ -258,15 +309,22 @@ pub(super) fn variants() -> Vec<Variant> {
         let subgroups = SUBGROUPS.map(|size| rows.map(|rows| Kernel::DecodeSubgroup(rows, size))).concat();
         rows.map(Kernel::Decode).into_iter().chain(subgroups)
     };
+    let mut turn = 0;
     for kernel in decoding(false).chain([Kernel::Tiled]).chain(decoding(true)) {
         for (format, vectors) in kinds().flat_map(|format| [(format, false), (format, true)]) {
             if kernel.is_int8() && !vectors {
                 continue;
             }
-            let turn = variants.len();
             let (dtypes, activation) = (DTYPES[turn / 2 % 4], Activation::ALL[turn % Activation::ALL.len()]);
-            let signature = Signature { format, dtypes, activation, vectors, normed: false, gate: None };
+            let signature =
+                Signature { format, dtypes, activation, vectors, normed: false, gate: None, cache: None };
             variants.push(kernel.variant(&signature));
+            if kernel.may_append() {
+                let cache = Some(if turn / 8 % 2 == 0 { F16 } else { F32 });
+                let activation = Activation::Identity;
+                variants.push(kernel.variant(&Signature { activation, cache, ..signature }));
+            }
+            turn += 1;
         }
     }
     variants

@@ -3,6 +3,7 @@
 use backend_api::desc::QuantMatmulDesc;
 use backend_api::{Activation, BackendResult};
 
+use super::append::QkvProduct;
 use super::cooperative;
 use super::dense::{self, has_room_for_residual, prepare_residual};
 use super::kernel::{Kernel, Signature, TILE};
@@ -128,16 +129,15 @@ fn launch(
         vectors: windows.has_vectors(desc),
         normed: desc.norm.is_some(),
         gate: desc.gate,
+        cache: None,
     };
     let [quants, high, scales, extra] = planes.windows();
     let added = if desc.norm.is_some() { &here.norm } else { &here.residual };
     let reads = [quants, high, scales, extra, &here.a, &here.bias, added];
-    ctx.launch(
-        op,
-        &kernel.variant(&signature),
-        &reads,
-        &here.c,
-        &params,
-        linear_grid(op, kernel.workgroups(ctx, params.product.tiles as usize))?,
-    )
+    let grid = linear_grid(op, kernel.workgroups(ctx, params.product.tiles as usize))?;
+    ctx.launch(op, &kernel.variant(&signature), &reads, &here.c, &params, grid)?;
+    if (first, end) == (0, desc.n()) {
+        ctx.note_product(|| QkvProduct::new(desc, kernel, signature, &reads, &here.c, &params, grid));
+    }
+    Ok(())
 }

@@ -7,6 +7,7 @@
 //! What differs between formats is in helper files, which read a unit of 128 weights from the planes; the
 //! kernels know none of them.
 
+mod append;
 mod cooperative;
 mod dense;
 mod dequantize;
@@ -24,6 +25,7 @@ mod self_test;
 mod skinny_cooperative;
 mod stages;
 
+pub(super) use append::{AppendWindows, QkvProduct};
 pub(crate) use dequantize::dequantize;
 pub(crate) use experts::expert_matmul;
 pub(crate) use gather::quant_gather;

@@ -4,6 +4,7 @@ use backend_api::desc::QuantMatmulDesc;
 use backend_api::quant::{QuantFormat, QuantLayout, UNIT};
 use backend_api::{Activation, BackendResult, DType, Gate};
 
+use super::append::AppendParams;
 use super::formats::{fragment_libs, kinds};
 use super::kernel::Signature;
 use super::operands::{Operands, Params, strides_of_a};
@@ -28,15 +29,44 @@ constants! {
     }
 }
 
-static SKINNY_COOPERATIVE: KernelSource = KernelSource {
-    cooperative: true,
-    subgroups: true,
-    ..kernel!(
-        native "quant/skinny_cooperative", libs: [GRID, QUANT_PLANES, QUANT_PRODUCT, FRAGMENT_ELEMENTS, GATE],
-        types: ["TA", "TC"], constants: Constants, params: Params,
-        reads: ["quants", "high", "scales", "extra", "a: vec4<u32>", "bias: TC", "residual or norm"], writes: ["c: TC"],
-    )
-};
+/// The kernel with what makes results of its sums.
+macro_rules! source {
+    ([$($lib:ident),*], $types:expr, $params:ty, reads: [$($read:literal),*], $writes:expr) => {
+        KernelSource {
+            cooperative: true,
+            subgroups: true,
+            ..kernel!(
+                native "quant/skinny_cooperative",
+                libs: [GRID, QUANT_PLANES, QUANT_PRODUCT, FRAGMENT_ELEMENTS, GATE, $($lib),*],
+                types: $types, constants: Constants, params: $params,
+                reads: ["quants", "high", "scales", "extra", "a: vec4<u32>", "bias: TC", $($read),*],
+                writes: $writes,
+            )
+        }
+    };
+}
+
+static PLAIN: KernelSource =
+    source!([QUANT_RESULTS, QUANT_RESIDUAL], ["TA", "TC"], Params, reads: ["residual: TC"], ["c: TC"]);
+
+static NORMED: KernelSource =
+    source!([QUANT_RESULTS, QUANT_NO_RESIDUAL], ["TA", "TC"], Params, reads: ["norm: vec4<u32>"], ["c: TC"]);
+
+static APPENDED: KernelSource = source!(
+    [QUANT_RESULTS_APPENDED, QUANT_NO_RESIDUAL],
+    ["TA", "TC", "KV"],
+    AppendParams,
+    reads: ["cosines: f32", "sines: f32", "positions: u32", "indices: u32"],
+    ["c: TC", "cache: KV"]
+);
+
+static NORMED_APPENDED: KernelSource = source!(
+    [QUANT_RESULTS_APPENDED, QUANT_NO_RESIDUAL],
+    ["TA", "TC", "KV"],
+    AppendParams,
+    reads: ["norm: vec4<u32>", "cosines: f32", "sines: f32", "positions: u32", "indices: u32"],
+    ["c: TC", "cache: KV"]
+);
 
 /// Rows of A above which B is read too often.
 const MOST_ROWS: usize = 2 * FRAGMENT;
@@ -102,7 +132,7 @@ impl Tile {
     }
 
     pub(super) fn variant(self, signature: &Signature) -> Variant {
-        let &Signature { format, dtypes: [_, dtype], activation, normed, gate, .. } = signature;
+        let &Signature { format, dtypes: [_, dtype], activation, normed, gate, cache, .. } = signature;
         let half_blocks = match format {
             QuantFormat::Q6_K => true,
             QuantFormat::U4 { group, .. } => group < 32,
@@ -111,9 +141,15 @@ impl Tile {
         let Self { rows, subgroups, persistent } = self;
         let (gated, gate) = (gate.is_some(), gate.unwrap_or(Gate::Swiglu));
         let constants = Constants { subgroups, rows, persistent, half_blocks, activation, gated, gate };
-        Variant::new(&SKINNY_COOPERATIVE, [DType::F16, dtype], constants)
-            .with_libs(fragment_libs(format, normed, dtype == DType::F16))
-            .with_rolled_loops()
+        let types = [DType::F16, dtype];
+        let variant = match cache {
+            None => Variant::new(if normed { &NORMED } else { &PLAIN }, types, constants),
+            Some(cache) => {
+                let source = if normed { &NORMED_APPENDED } else { &APPENDED };
+                Variant::new(source, [DType::F16, dtype, cache], constants)
+            }
+        };
+        variant.with_libs(fragment_libs(format, normed, dtype == DType::F16)).with_rolled_loops()
     }
 
     /// The workgroup for a product, if the device and the operands allow it, and if it is fast unless it is asked for.
@@ -167,6 +203,7 @@ impl Tile {
             vectors: true,
             normed: false,
             gate: None,
+            cache: None,
         });
         ctx.is_right(&variant, move |ctx| alone.check(ctx, format, &variant))
     }
@@ -201,12 +238,16 @@ pub(super) fn variants() -> Vec<Variant> {
     for (tile, normed) in alone.chain([(persistent, true)]) {
         for format in kinds().chain([finest]) {
             for dtype in [DType::F16, DType::F32] {
-                let turn = variants.len() / 2;
+                let turn = variants.len() / 4;
                 let activation = Activation::ALL[turn % Activation::ALL.len()];
                 let gate = (turn / 2 % 2 == 1).then_some(Gate::ALL[turn / 4 % Gate::ALL.len()]);
                 let dtypes = [DType::F16, dtype];
-                let signature = Signature { format, dtypes, activation, vectors: true, normed, gate };
+                let signature =
+                    Signature { format, dtypes, activation, vectors: true, normed, gate, cache: None };
                 variants.push(tile.variant(&signature));
+                let (activation, gate) = (Activation::Identity, None);
+                let cache = Some([DType::F16, DType::F32][turn % 2]);
+                variants.push(tile.variant(&Signature { activation, gate, cache, ..signature }));
             }
         }
     }

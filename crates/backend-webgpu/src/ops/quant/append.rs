@@ -1,0 +1,173 @@
+//! The product of queries, keys and values in one launch with the rotation and the cache that follow it.
+//!
+//! Each takes a launch of its own, and the second waits for the first, which costs as much as its work. Behind each other in
+//! a graph, as in a decoder's captured step, one launch makes both: an element and its pair are in one workgroup, if
+//! pairs are neighbours.
+
+use backend_api::desc::{QuantMatmulDesc, RopeAppendDesc, RopeStyle};
+use backend_api::{Activation, BackendResult};
+
+use super::kernel::{Kernel, Signature};
+use super::operands::{Params, ProductParams};
+use crate::kernels::params;
+use crate::ops::op_context::{OpContext, dim};
+use crate::recorder::{Command, Window};
+
+params! {
+    /// What kernels have to know of a product and of the cache.
+    pub(super) struct AppendParams {
+        product: ProductParams,
+        bias: u32,
+        terms: u32,
+        alpha: f32,
+        half: u32,
+        norm: u32,
+        eps: f32,
+        // Columns of keys, and of values.
+        kv_width: u32,
+        // Elements of a head, and from bit 16 on the pairs of them that are rotated.
+        head: u32,
+        max_position: u32,
+        // The first cosine, sine, position and index of a binding, a byte each.
+        origins: u32,
+        cache_rows: u32,
+        cache: u32,
+        cache_ld: u32,
+    }
+}
+
+/// The launch that makes all of a product, with which another one can share its work.
+#[derive(Clone, Debug)]
+pub(in crate::ops) struct QkvProduct {
+    rows: usize,
+    kernel: Kernel,
+    signature: Signature,
+    /// Its read-only bindings but for a residual.
+    reads: Vec<Window>,
+    c: Window,
+    c_ld: usize,
+    columns: usize,
+    params: Params,
+    grid: [u32; 3],
+}
+
+/// What a rotation and a cache bind besides the product's.
+#[derive(Debug)]
+pub(in crate::ops) struct AppendWindows {
+    pub(in crate::ops) qkv: Window,
+    pub(in crate::ops) cache: Window,
+    /// Cosines, sines, positions and indices.
+    pub(in crate::ops) reads: [Window; 4],
+}
+
+impl QkvProduct {
+    /// The product that a kernel makes with these read-only bindings, the last of them the norm's weight or a residual;
+    /// `None` if its results aren't what a cache takes.
+    pub(super) fn new(
+        desc: &QuantMatmulDesc,
+        kernel: Kernel,
+        signature: Signature,
+        reads: &[&Window; 7],
+        c: &Window,
+        params: &Params,
+        grid: [u32; 3],
+    ) -> Option<Self> {
+        let is_plain =
+            desc.gate.is_none() && desc.residual.is_none() && desc.activation == Activation::Identity;
+        let [own @ .., norm] = reads;
+        (is_plain && kernel.may_append()).then(|| Self {
+            rows: desc.m,
+            kernel,
+            signature,
+            reads: own.iter().chain(desc.norm.map(|_| norm)).map(|&window| window.clone()).collect(),
+            c: c.clone(),
+            c_ld: desc.c.ld,
+            columns: desc.n(),
+            params: *params,
+            grid,
+        })
+    }
+
+    /// The launch that makes the product, rotates its queries and appends its keys and values to a cache; `None` where two
+    /// launches have to.
+    pub(in crate::ops) fn appended(
+        &self,
+        ctx: &OpContext,
+        op: &'static str,
+        desc: &RopeAppendDesc,
+        windows: &AppendWindows,
+    ) -> BackendResult<Option<Command>> {
+        let AppendWindows { qkv, cache, reads } = windows;
+        let [width, _] = desc.widths();
+        let kv_width = desc.kv_heads.saturating_mul(desc.head_dim);
+        // Values of another format are a product of their own, before this one.
+        let has_values_before = self.columns == width - kv_width;
+        let is_its_product = desc.rows == self.rows
+            && (width == self.columns || has_values_before)
+            && desc.qkv.dtype == self.signature.dtypes[1]
+            && (desc.rows <= 1 || desc.qkv.ld == self.c_ld)
+            && is_one_place(qkv, &self.c);
+        let has_pairs_side_by_side = desc.style == RopeStyle::Interleaved && desc.head_dim.is_multiple_of(2);
+        let read = || self.reads.iter().chain(reads);
+        let all = || read().chain([qkv, cache]);
+        let are_apart = !qkv.shares_buffer(cache)
+            && read().all(|window| !window.shares_buffer(qkv) && !window.shares_buffer(cache));
+        let are_bindable =
+            all().all(|window| !window.block.is_divided() && window.require_bindable(op).is_ok());
+        if !(is_its_product
+            && has_pairs_side_by_side
+            && are_apart
+            && are_bindable
+            && has_bindings(ctx, all().count()))
+        {
+            return Ok(None);
+        }
+        let origins = reads.each_ref().map(|window| u8::try_from(window.offset));
+        let ([Ok(cos), Ok(sin), Ok(positions), Ok(indices)], Ok(head_dim)) =
+            (origins, u16::try_from(desc.head_dim))
+        else {
+            return Ok(None);
+        };
+        let Params { product, bias, terms, alpha, half, norm, eps, .. } = self.params;
+        let params = AppendParams {
+            product,
+            bias,
+            terms: if has_values_before { terms | HAS_VALUES_BEFORE } else { terms },
+            alpha,
+            half,
+            norm,
+            eps,
+            kv_width: dim(op, "kv_heads", kv_width)?,
+            head: u32::from(head_dim) | dim(op, "rotary_dim", desc.rotary_dim / 2)? << 16,
+            max_position: dim(op, "max_position", desc.max_position)?,
+            origins: u32::from_le_bytes([cos, sin, positions, indices]),
+            cache_rows: dim(op, "cache_rows", desc.cache_rows)?,
+            cache: cache.offset,
+            // A leading dimension that leads nowhere may be any number.
+            cache_ld: if desc.cache_rows > 1 { dim(op, "ld of the cache", desc.cache.ld)? } else { 0 },
+        };
+        let variant =
+            self.kernel.variant(&Signature { cache: Some(desc.cache.dtype), ..self.signature });
+        let kernel = ctx.device.pipeline(&variant)?;
+        Command::new(op, kernel, all().cloned(), bytemuck::bytes_of(&params), self.grid).map(Some)
+    }
+}
+
+/// A bit of the parameter `terms`.
+const HAS_VALUES_BEFORE: u32 = 8;
+
+/// Whether two windows of elements of one type show one operand.
+fn is_one_place(a: &Window, b: &Window) -> bool {
+    a.block.id() == b.block.id() && (a.start, a.offset) == (b.start, b.offset)
+}
+
+/// Whether a kernel may bind so many buffers, more than every device has room for.
+fn has_bindings(ctx: &OpContext, count: usize) -> bool {
+    let limits = &ctx.gpu().limits;
+    // Parameters may be a buffer.
+    let least = limits
+        .max_storage_buffers_per_shader_stage
+        .min(limits.max_bindings_per_bind_group)
+        .min(limits.max_buffers_and_acceleration_structures_per_shader_stage.saturating_sub(1));
+    count <= least as usize
+}

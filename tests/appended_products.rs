@@ -1,0 +1,421 @@
+//! Products of queries, keys and values whose graph rotates them and appends them to a cache in one launch: each kernel that can,
+//! on every adapter, against products and rotations in f64.
+//!
+//! Operands are integers of which products are exact, so that only the rotation rounds.
+
+mod forced;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use backend_api::desc::{
+    Matrix, QuantMatmulDesc, QuantMatrix, RmsNorm, RopeAppendDesc, RopeAppendShape, RopeStyle, RopeTables,
+};
+use backend_api::quant::{QuantFormat, QuantLayout, dequantize};
+use backend_api::support::numbers;
+use backend_api::{BackendResult, ComputeBackend, DType};
+use backend_webgpu::WebGpuBackend;
+use conformance::Rng;
+use forced::Device;
+use half::f16;
+use libtest_mimic::{Failed, Trial};
+
+/// Calls of each kernel.
+const CALLS: usize = 40;
+
+/// Storage buffers of the launch that makes both, with a norm one more.
+const BUFFERS: u32 = 12;
+
+fn main() -> ExitCode {
+    forced::run(|device| {
+        let mut kernels = vec!["decode", "decode_subgroup"];
+        kernels.extend(forced::has_tensor_cores(&device.backend).then_some("skinny_cooperative"));
+        let random = kernels.into_iter().map(|kernel| device.trial(kernel, move |backend| random(backend, kernel)));
+        random.chain([apart(device)]).collect()
+    })
+}
+
+/// A product with a rotation and a cache behind it.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    format: QuantFormat,
+    a: DType,
+    c: DType,
+    kv: DType,
+    rows: usize,
+    heads: usize,
+    kv_heads: usize,
+    head_dim: usize,
+    rotary_dim: usize,
+    k: usize,
+    /// Elements behind each row of A, C and the cache.
+    padding: usize,
+    alpha: f64,
+    has_bias: bool,
+    has_norm: bool,
+    cache_rows: usize,
+    max_position: usize,
+    /// Values are a product of their own, before that of queries and keys.
+    values_before: bool,
+    style: RopeStyle,
+}
+
+impl Call {
+    fn random(rng: &mut Rng, kernel: &str) -> Self {
+        let on_tensor_cores = kernel == "skinny_cooperative";
+        let head_dim = rng.pick(&[2, 4, 10, 16, 32]);
+        let kv_heads = 1 + rng.below(2);
+        Self {
+            format: rng.pick(&[
+                QuantFormat::Q8_0,
+                QuantFormat::Q4_0,
+                QuantFormat::U4 { group: 32, zero_points: false },
+            ]),
+            a: if on_tensor_cores { DType::F16 } else { rng.pick(&[DType::F32, DType::F16]) },
+            c: rng.pick(&[DType::F32, DType::F16]),
+            kv: rng.pick(&[DType::F32, DType::F16]),
+            rows: rng.pick(&[1, 1, 2, 3, 5, 9, 17]),
+            heads: kv_heads * (1 + rng.below(3)),
+            kv_heads,
+            head_dim,
+            rotary_dim: if rng.one_in(3) { 2 * rng.below(head_dim / 2 + 1) } else { head_dim },
+            k: if on_tensor_cores { 128 * (1 + rng.below(3)) } else { 32 * (1 + rng.below(5)) },
+            padding: 8 * rng.below(2),
+            alpha: rng.pick(&[1.0, -2.0]),
+            has_bias: rng.one_in(2),
+            // Elsewhere it is a launch of its own.
+            has_norm: rng.one_in(2),
+            cache_rows: 1 + rng.below(6),
+            max_position: 1 + rng.below(40),
+            values_before: rng.one_in(3),
+            style: RopeStyle::Interleaved,
+        }
+    }
+
+    const fn columns(&self) -> usize {
+        (self.heads + 2 * self.kv_heads) * self.head_dim
+    }
+
+    const fn kv_width(&self) -> usize {
+        self.kv_heads * self.head_dim
+    }
+
+    /// Rows of the matrices of weights, that of queries first.
+    fn parts(&self) -> Vec<usize> {
+        let (all, values) = (self.columns(), self.kv_width());
+        if self.values_before { vec![all - values, values] } else { vec![all] }
+    }
+
+    /// Elements from one row to the next of A, C and the cache.
+    const fn lds(&self) -> [usize; 3] {
+        [self.k + self.padding, self.columns() + self.padding, 2 * self.kv_width() + self.padding]
+    }
+}
+
+/// Planes of quants of any bits with scales of 1.
+fn random_planes(rng: &mut Rng, format: QuantFormat, [rows, columns]: [usize; 2]) -> BackendResult<Vec<u8>> {
+    let layout = QuantLayout::new("test", format, rows, columns)?;
+    let mut planes: Vec<u8> = (0..layout.bytes).map(|_| rng.below(256) as u8).collect();
+    if format == QuantFormat::Q8_0 {
+        planes.iter_mut().for_each(|byte| *byte = ((*byte % 9) as i8 - 4) as u8);
+    }
+    // Of f16.
+    let scales = &mut planes[layout.scales.offset..][..rows * layout.scales.row_bytes];
+    scales.iter_mut().enumerate().for_each(|(i, byte)| *byte = if i % 2 == 0 { 0 } else { 0x3c });
+    Ok(planes)
+}
+
+/// The operands' numbers.
+struct Operands {
+    a: Vec<f64>,
+    /// Of each matrix of weights.
+    planes: Vec<Vec<u8>>,
+    bias: Vec<f64>,
+    norm: Vec<f64>,
+    cosines: Vec<f64>,
+    sines: Vec<f64>,
+    positions: Vec<u32>,
+    indices: Vec<u32>,
+}
+
+impl Operands {
+    fn random(rng: &mut Rng, call: &Call) -> BackendResult<Self> {
+        let planes = call.parts().into_iter().map(|rows| random_planes(rng, call.format, [rows, call.k]));
+        let planes = planes.collect::<BackendResult<_>>()?;
+        let mut whole = |n: usize| -> Vec<f64> { (0..n).map(|_| rng.below(5) as f64 - 2.0).collect() };
+        let (bias, norm) = (whole(call.columns()), whole(call.k));
+        // With a norm, a row's mean square is 1.
+        let a = whole(call.rows * call.lds()[0]).iter().map(|&x| if x < 0.0 { -1.0 } else { 1.0 }).collect();
+        let pairs = call.max_position * call.rotary_dim / 2;
+        let angles: Vec<f64> = (0..pairs).map(|i| 0.7 * i as f64 + 0.1).collect();
+        let rounded = |x: f64| f64::from(x as f32);
+        Ok(Self {
+            a,
+            planes,
+            bias,
+            norm,
+            cosines: angles.iter().map(|x| rounded(x.cos())).collect(),
+            sines: angles.iter().map(|x| rounded(x.sin())).collect(),
+            positions: (0..call.rows).map(|_| rng.below(call.max_position + 2) as u32).collect(),
+            // Some are outside, some negative as i32, some equal.
+            indices: (0..call.rows).map(|_| (rng.below(call.cache_rows + 2) as u32).wrapping_sub(1)).collect(),
+        })
+    }
+
+    /// What C and the cache become, with the error that each number may have; of the cache, `None` stays as it was.
+    fn expected(&self, call: &Call) -> BackendResult<[Vec<Option<(f64, f64)>>; 2]> {
+        let (n, k, d) = (call.columns(), call.k, call.head_dim);
+        let mut weights = Vec::new();
+        for (rows, planes) in call.parts().into_iter().zip(&self.planes) {
+            let mut part = vec![0f32; rows * k];
+            dequantize(call.format, rows, k, planes, &mut part)?;
+            weights.extend(part);
+        }
+        let [lda, ldc, ld_cache] = call.lds();
+        let product = |i: usize, j: usize| {
+            let term = |p: usize| {
+                let norm = if call.has_norm { self.norm[p] } else { 1.0 };
+                self.a[i * lda + p] * norm * f64::from(weights[j * k + p])
+            };
+            let bias = if call.has_bias { self.bias[j] } else { 0.0 };
+            call.alpha * (0..k).map(term).sum::<f64>() + bias
+        };
+        // Two products and a sum of f32.
+        let rotated = |i: usize, j: usize, to: DType| {
+            let pair = j % d / 2;
+            if 2 * pair >= call.rotary_dim {
+                return (product(i, j), 0.0);
+            }
+            let position = (self.positions[i] as usize).min(call.max_position - 1);
+            let angle = position * (call.rotary_dim / 2) + pair;
+            let (cos, sin) = (self.cosines[angle], self.sines[angle]);
+            let (x, y) = (product(i, j & !1), product(i, j | 1));
+            let value = if j % 2 == 0 { x * cos - y * sin } else { x * sin + y * cos };
+            let stored = if to == DType::F16 { 2f64.powi(-11) * value.abs() + 2f64.powi(-25) } else { 0.0 };
+            (value, 2f64.powi(-22) * (x.abs() + y.abs()) + stored)
+        };
+        let first_key = n - 2 * call.kv_width();
+        let first_value = n - call.kv_width();
+        let mut c = vec![None; call.rows * ldc];
+        let mut cache = vec![None; call.cache_rows * ld_cache];
+        for i in 0..call.rows {
+            for j in 0..n {
+                c[i * ldc + j] =
+                    Some(if j < first_key { rotated(i, j, call.c) } else { (product(i, j), 0.0) });
+            }
+            let row = self.indices[i] as usize;
+            if row < call.cache_rows {
+                for j in first_key..n {
+                    let value = if j < first_value { rotated(i, j, call.kv) } else { (product(i, j), 0.0) };
+                    cache[row * ld_cache + j - first_key] = Some(value);
+                }
+            }
+        }
+        Ok([c, cache])
+    }
+}
+
+/// What a number of results has before they are made: a NaN that no kernel makes.
+const BEFORE: [u8; 4] = [0xa5, 0x7e, 0xa5, 0x7f];
+
+fn bytes(dtype: DType, numbers: &[f64]) -> Vec<u8> {
+    let of = |&x: &f64| match dtype {
+        DType::F16 => f16::from_f64(x).to_le_bytes().to_vec(),
+        _ => (x as f32).to_le_bytes().to_vec(),
+    };
+    numbers.iter().flat_map(of).collect()
+}
+
+/// Handles that are freed together.
+struct Memory<'a> {
+    backend: &'a WebGpuBackend,
+    ptrs: Vec<u64>,
+}
+
+impl Memory<'_> {
+    fn with(&mut self, bytes: &[u8]) -> BackendResult<u64> {
+        let ptr = self.backend.alloc(bytes.len() + 4)?;
+        self.ptrs.push(ptr);
+        self.backend.copy_htod(ptr, bytes)?;
+        Ok(ptr)
+    }
+
+    /// Memory behind so many other words.
+    fn behind(&mut self, words: usize, bytes: &[u8]) -> BackendResult<u64> {
+        let before = vec![0xff; words * size_of::<u32>()];
+        let ptr = self.with(&[&before, bytes].concat())?;
+        let view = self.backend.view(ptr, before.len(), bytes.len().max(4))?;
+        self.ptrs.push(view);
+        Ok(view)
+    }
+
+    fn results(&mut self, dtype: DType, elements: usize) -> BackendResult<u64> {
+        self.with(&BEFORE[..dtype.size()].repeat(elements))
+    }
+}
+
+impl Drop for Memory<'_> {
+    fn drop(&mut self) {
+        for &ptr in &self.ptrs {
+            // Nothing else frees them.
+            self.backend.free(ptr).expect("the handle is there");
+        }
+    }
+}
+
+/// The numbers of C and the cache, and the launches of a graph of both calls, between which `between` may be captured.
+fn replay(
+    backend: &WebGpuBackend,
+    call: &Call,
+    operands: &Operands,
+    between: Option<&str>,
+) -> BackendResult<([Vec<f64>; 2], usize)> {
+    let mut memory = Memory { backend, ptrs: Vec::new() };
+    let words = |words: &[u32]| -> Vec<u8> { bytemuck::cast_slice(words).to_vec() };
+    let a = memory.with(&bytes(call.a, &operands.a))?;
+    let norm = memory.with(&bytes(call.a, &operands.norm))?;
+    let cos = memory.behind(3, &bytes(DType::F32, &operands.cosines))?;
+    let sin = memory.behind(61, &bytes(DType::F32, &operands.sines))?;
+    let positions = memory.behind(64, &words(&operands.positions))?;
+    let indices = memory.behind(1, &words(&operands.indices))?;
+    let [lda, ldc, ld_cache] = call.lds();
+    let lens = [call.rows * ldc, call.cache_rows * ld_cache];
+    let (c, cache) = (memory.results(call.c, lens[0])?, memory.results(call.kv, lens[1])?);
+    let other = memory.results(DType::F32, 4)?;
+
+    let qkv = Matrix::new(c, call.c, ldc);
+    let mut products = Vec::new();
+    let mut column = 0;
+    for (rows, planes) in call.parts().into_iter().zip(&operands.planes) {
+        let b = QuantMatrix::new(memory.with(planes)?, call.format, rows, call.k);
+        let (a, c) = (Matrix::new(a, call.a, lda), qkv.with_offset(column));
+        let mut product = QuantMatmulDesc::new(call.rows, a, b, c).with_alpha(call.alpha);
+        if call.has_bias {
+            let bias = bytes(call.c, &operands.bias[column..column + rows]);
+            product = product.with_bias(memory.with(&bias)?);
+        }
+        if call.has_norm {
+            product = product.with_norm(RmsNorm::new(norm, 0.0));
+        }
+        products.push(product);
+        column += rows;
+    }
+    let &Call { rows, heads, kv_heads, head_dim, cache_rows, max_position, .. } = call;
+    let shape = RopeAppendShape { rows, heads, kv_heads, head_dim, cache_rows };
+    let tables = RopeTables { cos, sin, max_position };
+    let cached = Matrix::new(cache, call.kv, ld_cache);
+    let append = RopeAppendDesc::new(qkv, cached, tables, shape, positions, indices)
+        .with_style(call.style)
+        .with_rotary_dim(call.rotary_dim);
+    let graph = backend.capture(&mut |graph| {
+        products.iter().rev().try_for_each(|product| graph.quant_matmul(product))?;
+        match between {
+            Some("fill") => graph.fill(other, DType::F32, 4, 1.0)?,
+            Some("nothing") => graph.fill(other, DType::F32, 0, 1.0)?,
+            _ => {}
+        }
+        graph.rope_append(&append)
+    })?;
+    let launches = backend.launches(graph)?;
+    backend.replay(graph)?;
+    backend.free_graph(graph)?;
+    let read = |ptr, dtype: DType, elements: usize| {
+        let mut found = vec![0u8; elements * dtype.size()];
+        backend.copy_dtoh(&mut found, ptr)?;
+        // What is untouched is told by its bits.
+        let of = |bytes: &[u8]| {
+            if *bytes == BEFORE[..dtype.size()] {
+                f64::INFINITY
+            } else {
+                numbers(dtype, bytes).next().unwrap_or(f64::NAN)
+            }
+        };
+        BackendResult::Ok(found.chunks_exact(dtype.size()).map(of).collect())
+    };
+    Ok(([read(c, call.c, lens[0])?, read(cache, call.kv, lens[1])?], launches))
+}
+
+fn compare(call: &Call, operands: &Operands, found: &[Vec<f64>; 2]) -> Result<(), Failed> {
+    let expected = operands.expected(call)?;
+    for (what, (found, expected)) in ["C", "the cache"].iter().zip(found.iter().zip(&expected)) {
+        for (at, (&found, expected)) in found.iter().zip(expected).enumerate() {
+            let is_right = match expected {
+                None => found == f64::INFINITY,
+                Some((value, bound)) => (found - value).abs() <= *bound,
+            };
+            if !is_right {
+                return Err(format!("{call:?}: number {at} of {what} is {found}, not {expected:?}").into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the device binds what one launch of both needs.
+fn has_room(backend: &WebGpuBackend, has_norm: bool) -> Result<bool, Failed> {
+    let device = backend.device().ok_or("the backend is open")?;
+    Ok(device.limits().max_storage_buffers_per_shader_stage >= BUFFERS + u32::from(has_norm))
+}
+
+fn random(backend: &WebGpuBackend, kernel: &'static str) -> Result<(), Failed> {
+    backend.force_quant_matmul(Some(kernel))?;
+    let outcome = (0..CALLS).try_for_each(|number| {
+        let mut rng = Rng::from_name(&format!("{kernel} {number}"));
+        let mut call = Call::random(&mut rng, kernel);
+        if !backend.capabilities()?.f16 {
+            (call.a, call.c, call.kv) = (DType::F32, DType::F32, DType::F32);
+        }
+        let operands = Operands::random(&mut rng, &call)?;
+        let (found, launches) = replay(backend, &call, &operands, None)?;
+        compare(&call, &operands, &found)?;
+        // Tensor cores normalise a few rows in the product's launch; elsewhere rows that lie apart are copied first.
+        let in_product = !call.has_norm || kernel == "skinny_cooperative" && call.rows <= 4;
+        let norms = if in_product { 0 } else { 1 + usize::from(call.padding > 0 && call.rows > 1) };
+        let products = (norms + 1) * call.parts().len();
+        let expected = products + 1 - usize::from(has_room(backend, call.has_norm && in_product)?);
+        if launches == expected {
+            Ok(())
+        } else {
+            Err(format!("{call:?}: {launches} launches, not {expected}").into())
+        }
+    });
+    backend.force_quant_matmul(None)?;
+    outcome
+}
+
+/// What has to stay two launches does, and what makes no difference doesn't.
+fn apart(device: &Arc<Device>) -> Trial {
+    device.trial("apart", |backend| {
+        let mut rng = Rng::new(7);
+        let call = Call {
+            format: QuantFormat::Q4_0,
+            a: DType::F32,
+            c: DType::F32,
+            kv: DType::F32,
+            rows: 2,
+            heads: 2,
+            kv_heads: 1,
+            head_dim: 8,
+            rotary_dim: 8,
+            k: 64,
+            padding: 0,
+            alpha: 1.0,
+            has_bias: true,
+            has_norm: false,
+            cache_rows: 4,
+            max_position: 16,
+            values_before: false,
+            style: RopeStyle::Interleaved,
+        };
+        let one = 2 - usize::from(has_room(backend, false)?);
+        for (between, launches) in [(None, one), (Some("nothing"), one), (Some("fill"), 3)] {
+            let operands = Operands::random(&mut rng, &call)?;
+            let (found, counted) = replay(backend, &call, &operands, between)?;
+            compare(&call, &operands, &found)?;
+            if counted != launches {
+                return Err(format!("with {between:?} between them {counted} launches, not {launches}").into());
+            }
+        }
+        Ok(())
+    })
+}
