@@ -30,7 +30,8 @@ fn main() -> ExitCode {
     forced::run(|device| {
         let mut kernels = vec!["decode", "decode_subgroup"];
         kernels.extend(forced::has_tensor_cores(&device.backend).then_some("skinny_cooperative"));
-        let random = kernels.into_iter().map(|kernel| device.trial(kernel, move |backend| random(backend, kernel)));
+        let random =
+            kernels.into_iter().map(|kernel| device.trial(kernel, move |backend| random(backend, kernel)));
         random.chain([apart(device)]).collect()
     })
 }
@@ -158,7 +159,9 @@ impl Operands {
             sines: angles.iter().map(|x| rounded(x.sin())).collect(),
             positions: (0..call.rows).map(|_| rng.below(call.max_position + 2) as u32).collect(),
             // Some are outside, some negative as i32, some equal.
-            indices: (0..call.rows).map(|_| (rng.below(call.cache_rows + 2) as u32).wrapping_sub(1)).collect(),
+            indices: (0..call.rows)
+                .map(|_| (rng.below(call.cache_rows + 2) as u32).wrapping_sub(1))
+                .collect(),
         })
     }
 
@@ -413,7 +416,9 @@ fn apart(device: &Arc<Device>) -> Trial {
             let (found, counted) = replay(backend, &call, &operands, between)?;
             compare(&call, &operands, &found)?;
             if counted != launches {
-                return Err(format!("with {between:?} between them {counted} launches, not {launches}").into());
+                return Err(
+                    format!("with {between:?} between them {counted} launches, not {launches}").into()
+                );
             }
         }
         Ok(())

@@ -3,8 +3,8 @@
 use std::slice;
 
 use backend_api::desc::{
-    BinaryDesc, Matrix, RmsNormDesc, RopeAppendDesc, RopeAppendShape, RopeDesc, RopeShape, RopeStyle, RopeTables,
-    TensorDesc,
+    BinaryDesc, Matrix, RmsNormDesc, RopeAppendDesc, RopeAppendShape, RopeDesc, RopeShape, RopeStyle,
+    RopeTables, TensorDesc,
 };
 use backend_api::owned::Buffer;
 use backend_api::{BackendResult, BinaryOp, ComputeBackend, Gate};

@@ -2,16 +2,19 @@
 //!
 //! A call that goes on with the result of the last one may put one launch in the place of both.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use backend_api::BackendResult;
 
-use super::quant::QkvProduct;
 use super::scratch::take_fitting;
 use super::shared::pace::Pace;
 use crate::memory::{Block, DeviceSlice};
 use crate::recorder::Command;
 use crate::sync::Mutex;
+
+/// What a command makes, in the words of the file that launched it.
+pub(super) type Made = Arc<dyn Any + Send + Sync>;
 
 /// What was captured so far.
 #[derive(Debug, Default)]
@@ -28,7 +31,7 @@ pub(crate) struct Capture {
 struct Captured {
     commands: Vec<Command>,
     /// What the last of them makes, if the next call may go on with it.
-    product: Option<Arc<QkvProduct>>,
+    made: Option<Made>,
 }
 
 impl Capture {
@@ -73,28 +76,28 @@ impl CapturedCall {
         command.seconds = std::mem::take(&mut self.seconds.lock());
         let mut own = self.own.lock();
         own.commands.push(command);
-        own.product = None;
+        own.made = None;
     }
 
     /// Notes what the last command makes.
-    pub(super) fn note_product(&self, product: QkvProduct) {
-        self.own.lock().product = Some(Arc::new(product));
+    pub(super) fn note_made(&self, made: Made) {
+        self.own.lock().made = Some(made);
     }
 
     /// What the last captured command makes, for a call that has no commands yet.
-    pub(super) fn product_before(&self) -> Option<Arc<QkvProduct>> {
-        self.capture.captured.lock().product.clone()
+    pub(super) fn made_before(&self) -> Option<Made> {
+        self.capture.captured.lock().made.clone()
     }
 
-    /// Puts a command in the place of the last captured one, which makes `product`; whether that still is the last one, as
+    /// Puts a command in the place of the last captured one, which `made` something; whether that still is the last one, as
     /// other threads may capture too.
-    pub(super) fn replace(&self, product: &Arc<QkvProduct>, mut command: Command) -> bool {
+    pub(super) fn replace(&self, made: &Made, mut command: Command) -> bool {
         let mut captured = self.capture.captured.lock();
-        let is_last = captured.product.as_ref().is_some_and(|last| Arc::ptr_eq(last, product));
+        let is_last = captured.made.as_ref().is_some_and(|last| Arc::ptr_eq(last, made));
         let Some(last) = captured.commands.last_mut().filter(|_| is_last) else { return false };
         (command.begins_batch, command.seconds) = (last.begins_batch, last.seconds);
         *last = command;
-        captured.product = None;
+        captured.made = None;
         true
     }
 
@@ -120,7 +123,7 @@ impl CapturedCall {
         if !own.commands.is_empty() {
             let mut captured = self.capture.captured.lock();
             captured.commands.append(&mut own.commands);
-            captured.product = own.product;
+            captured.made = own.made;
         }
         self.capture.scratch.lock().append(&mut self.scratch.lock());
     }

@@ -10,8 +10,7 @@ use std::time::Duration;
 use backend_api::support::Operand;
 use backend_api::{BackendError, BackendResult, DType};
 
-use super::capture::{Capture, CapturedCall};
-use super::quant::QkvProduct;
+use super::capture::{Capture, CapturedCall, Made};
 use super::scratch::{Part, Scratch};
 use super::shared::kernel_override::Override;
 use super::shared::pace::Pace;
@@ -294,24 +293,24 @@ impl OpContext {
     }
 
     /// Has the next call of a capture find what the last command of this one makes.
-    pub(in crate::ops) fn note_product(&self, product: impl FnOnce() -> Option<QkvProduct>) {
+    pub(in crate::ops) fn note_made(&self, made: impl FnOnce() -> Option<Made>) {
         if let Mode::Capture(call) = &self.mode
-            && let Some(product) = product()
+            && let Some(made) = made()
         {
-            call.note_product(product);
+            call.note_made(made);
         }
     }
 
-    /// What the last command of a capture makes.
-    pub(in crate::ops) fn product_before(&self) -> Option<Arc<QkvProduct>> {
+    /// What the last command of a capture makes, if it was noted.
+    pub(in crate::ops) fn made_before(&self) -> Option<Made> {
         let Mode::Capture(call) = &self.mode else { return None };
-        call.product_before()
+        call.made_before()
     }
 
-    /// Puts a command in the place of the one that makes `product`; whether that still is a capture's last.
-    pub(in crate::ops) fn replace_product(&self, product: &Arc<QkvProduct>, command: Command) -> bool {
+    /// Puts a command in the place of the one that `made` something; whether that still is a capture's last.
+    pub(in crate::ops) fn replace(&self, made: &Made, command: Command) -> bool {
         let Mode::Capture(call) = &self.mode else { return false };
-        call.replace(product, command)
+        call.replace(made, command)
     }
 
     /// Records the commands of a graph.

@@ -4,7 +4,7 @@ use backend_api::desc::{HeadLayout, RopeAppendDesc, RopeDesc, RopeShape, RopeSty
 use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType};
 
-use super::quant::AppendWindows;
+use super::quant::{AppendWindows, QkvProduct};
 use super::rope::rope;
 use super::shared::iterations;
 use super::shared::long_work::{Divisible, halves_of, in_parts};
@@ -102,8 +102,10 @@ fn append_with_product(
     [qkv, cache]: [&DeviceSlice; 2],
     [cos, sin, positions, indices]: [Option<&DeviceSlice>; 4],
 ) -> BackendResult<bool> {
-    let Some(product) = ctx.product_before() else { return Ok(false) };
-    let read = |slice: Option<&DeviceSlice>, dtype| slice.map_or_else(|| ctx.null(), |it| ctx.output(it, dtype));
+    let Some(made) = ctx.made_before() else { return Ok(false) };
+    let Some(product) = made.downcast_ref::<QkvProduct>() else { return Ok(false) };
+    let read =
+        |slice: Option<&DeviceSlice>, dtype| slice.map_or_else(|| ctx.null(), |it| ctx.output(it, dtype));
     let windows = AppendWindows {
         qkv: ctx.output(qkv, desc.qkv.dtype),
         cache: ctx.output(cache, desc.cache.dtype),
@@ -115,7 +117,7 @@ fn append_with_product(
         ],
     };
     let command = product.appended(ctx, op, desc, &windows)?;
-    Ok(command.is_some_and(|command| ctx.replace_product(&product, command)))
+    Ok(command.is_some_and(|command| ctx.replace(&made, command)))
 }
 
 /// Rotates queries in place.

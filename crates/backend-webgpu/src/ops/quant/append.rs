@@ -146,8 +146,7 @@ impl QkvProduct {
             // A leading dimension that leads nowhere may be any number.
             cache_ld: if desc.cache_rows > 1 { dim(op, "ld of the cache", desc.cache.ld)? } else { 0 },
         };
-        let variant =
-            self.kernel.variant(&Signature { cache: Some(desc.cache.dtype), ..self.signature });
+        let variant = self.kernel.variant(&Signature { cache: Some(desc.cache.dtype), ..self.signature });
         let kernel = ctx.device.pipeline(&variant)?;
         Command::new(op, kernel, all().cloned(), bytemuck::bytes_of(&params), self.grid).map(Some)
     }

@@ -1,5 +1,7 @@
 //! Products with a quantised matrix.
 
+use std::sync::Arc;
+
 use backend_api::desc::QuantMatmulDesc;
 use backend_api::{Activation, BackendResult};
 
@@ -137,7 +139,10 @@ fn launch(
     let grid = linear_grid(op, kernel.workgroups(ctx, params.product.tiles as usize))?;
     ctx.launch(op, &kernel.variant(&signature), &reads, &here.c, &params, grid)?;
     if (first, end) == (0, desc.n()) {
-        ctx.note_product(|| QkvProduct::new(desc, kernel, signature, &reads, &here.c, &params, grid));
+        ctx.note_made(|| {
+            let product = QkvProduct::new(desc, kernel, signature, &reads, &here.c, &params, grid)?;
+            Some(Arc::new(product))
+        });
     }
     Ok(())
 }
