@@ -126,6 +126,9 @@ fn random_planes(rng: &mut Rng, format: QuantFormat, [rows, columns]: [usize; 2]
     Ok(planes)
 }
 
+/// A number and the error that it may have; `None` stays as it was.
+type Expected = Option<(f64, f64)>;
+
 /// The operands' numbers.
 struct Operands {
     a: Vec<f64>,
@@ -165,8 +168,8 @@ impl Operands {
         })
     }
 
-    /// What C and the cache become, with the error that each number may have; of the cache, `None` stays as it was.
-    fn expected(&self, call: &Call) -> BackendResult<[Vec<Option<(f64, f64)>>; 2]> {
+    /// What C and the cache become.
+    fn expected(&self, call: &Call) -> BackendResult<[Vec<Expected>; 2]> {
         let (n, k, d) = (call.columns(), call.k, call.head_dim);
         let mut weights = Vec::new();
         for (rows, planes) in call.parts().into_iter().zip(&self.planes) {
@@ -193,7 +196,7 @@ impl Operands {
             let angle = position * (call.rotary_dim / 2) + pair;
             let (cos, sin) = (self.cosines[angle], self.sines[angle]);
             let (x, y) = (product(i, j & !1), product(i, j | 1));
-            let value = if j % 2 == 0 { x * cos - y * sin } else { x * sin + y * cos };
+            let value = if j.is_multiple_of(2) { x * cos - y * sin } else { x * sin + y * cos };
             let stored = if to == DType::F16 { 2f64.powi(-11) * value.abs() + 2f64.powi(-25) } else { 0.0 };
             (value, 2f64.powi(-22) * (x.abs() + y.abs()) + stored)
         };

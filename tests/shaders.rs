@@ -221,6 +221,18 @@ fn bindings_are_numbered_reads_first() {
     });
 }
 
+/// A device may have room for no more than eight buffers. Where a kernel binds more, it is asked first.
+#[test]
+fn only_products_that_append_bind_more_than_every_device_has_room_for() {
+    let appends =
+        |variant: &Variant| variant.libs().iter().any(|lib| lib.name == "lib/quant_results_appended");
+    for variant in all_variants() {
+        let buffers = variant.requires().storage_buffers;
+        let most = if appends(&variant) { 13 } else { Limits::PORTABLE.storage_buffers };
+        assert!(buffers <= most, "{variant:?} binds {buffers} buffers");
+    }
+}
+
 #[test]
 fn no_two_variants_are_the_same_text() {
     let mut seen = HashSet::new();
