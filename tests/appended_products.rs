@@ -13,7 +13,7 @@ use backend_api::desc::{
 };
 use backend_api::quant::{QuantFormat, QuantLayout, dequantize};
 use backend_api::support::numbers;
-use backend_api::{BackendResult, ComputeBackend, DType};
+use backend_api::{Activation, BackendResult, ComputeBackend, DType};
 use backend_webgpu::WebGpuBackend;
 use conformance::Rng;
 use forced::Device;
@@ -58,7 +58,6 @@ struct Call {
     max_position: usize,
     /// Values are a product of their own, before that of queries and keys.
     values_before: bool,
-    style: RopeStyle,
 }
 
 impl Call {
@@ -89,7 +88,6 @@ impl Call {
             cache_rows: 1 + rng.below(6),
             max_position: 1 + rng.below(40),
             values_before: rng.one_in(3),
-            style: RopeStyle::Interleaved,
         }
     }
 
@@ -250,13 +248,13 @@ impl Memory<'_> {
     fn behind(&mut self, words: usize, bytes: &[u8]) -> BackendResult<u64> {
         let before = vec![0xff; words * size_of::<u32>()];
         let ptr = self.with(&[&before, bytes].concat())?;
-        let view = self.backend.view(ptr, before.len(), bytes.len().max(4))?;
-        self.ptrs.push(view);
-        Ok(view)
+        self.view(ptr, before.len(), bytes.len())
     }
 
-    fn results(&mut self, dtype: DType, elements: usize) -> BackendResult<u64> {
-        self.with(&BEFORE[..dtype.size()].repeat(elements))
+    fn view(&mut self, ptr: u64, offset: usize, bytes: usize) -> BackendResult<u64> {
+        let view = self.backend.view(ptr, offset, bytes.max(4))?;
+        self.ptrs.push(view);
+        Ok(view)
     }
 }
 
@@ -269,12 +267,39 @@ impl Drop for Memory<'_> {
     }
 }
 
-/// The numbers of C and the cache, and the launches of a graph of both calls, between which `between` may be captured.
-fn replay(
+/// What is different from a product with a rotation right behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Nothing,
+    /// A warm-up compiles all kernels.
+    WarmUp,
+    /// A rotation that is refused comes before the right one.
+    Refused,
+    /// A call that has nothing to do comes between.
+    NothingBetween,
+    FillBetween,
+    Half,
+    Activation,
+    Residual,
+    /// Another matrix is rotated.
+    OtherMatrix,
+    /// Another matrix in the allocation of C is.
+    OtherPlace,
+    /// The cache lies in the allocation of C.
+    CacheBesideC,
+    /// The indices do.
+    IndicesBesideC,
+    /// The weights lie in the allocation of the cache.
+    WeightsBesideCache,
+}
+
+/// The numbers of C and the cache after both calls, and the launches of a graph of them if they are captured.
+fn results(
     backend: &WebGpuBackend,
     call: &Call,
     operands: &Operands,
-    between: Option<&str>,
+    change: Change,
+    captured: bool,
 ) -> BackendResult<([Vec<f64>; 2], usize)> {
     let mut memory = Memory { backend, ptrs: Vec::new() };
     let words = |words: &[u32]| -> Vec<u8> { bytemuck::cast_slice(words).to_vec() };
@@ -283,17 +308,48 @@ fn replay(
     let cos = memory.behind(3, &bytes(DType::F32, &operands.cosines))?;
     let sin = memory.behind(61, &bytes(DType::F32, &operands.sines))?;
     let positions = memory.behind(64, &words(&operands.positions))?;
-    let indices = memory.behind(1, &words(&operands.indices))?;
     let [lda, ldc, ld_cache] = call.lds();
     let lens = [call.rows * ldc, call.cache_rows * ld_cache];
-    let (c, cache) = (memory.results(call.c, lens[0])?, memory.results(call.kv, lens[1])?);
-    let other = memory.results(DType::F32, 4)?;
+    let of_results = |dtype: DType, elements: usize| BEFORE[..dtype.size()].repeat(elements);
+    let of_cache = of_results(call.kv, lens[1]);
+    let of_indices = words(&operands.indices);
+    // C with what may lie beside it, whole vectors of 16 bytes further on.
+    let of_c = of_results(call.c, lens[0].next_multiple_of(64));
+    let of_numbers = bytes(call.c, &vec![2.0; lens[0].next_multiple_of(64)]);
+    let beside = match change {
+        Change::CacheBesideC => of_cache.clone(),
+        Change::IndicesBesideC => of_indices.clone(),
+        _ => of_numbers.clone(),
+    };
+    let all = memory.with(&[of_c.as_slice(), &beside].concat())?;
+    let c = memory.view(all, 0, of_c.len())?;
+    let beside = memory.view(all, of_c.len(), beside.len())?;
+    let mut weights = None;
+    let cache = match change {
+        Change::CacheBesideC => beside,
+        // Planes begin behind it.
+        Change::WeightsBesideCache => {
+            let planes = operands.planes.first().map_or(&[][..], Vec::as_slice);
+            let behind = of_cache.len().next_multiple_of(256);
+            let gap = vec![0; behind - of_cache.len()];
+            let all = memory.with(&[of_cache.as_slice(), &gap, planes].concat())?;
+            weights = Some(memory.view(all, behind, planes.len())?);
+            memory.view(all, 0, of_cache.len())?
+        }
+        _ => memory.with(&of_cache)?,
+    };
+    let indices = match change {
+        Change::IndicesBesideC => beside,
+        _ => memory.behind(1001, &of_indices)?,
+    };
+    let other = memory.with(&of_numbers)?;
 
     let qkv = Matrix::new(c, call.c, ldc);
     let mut products = Vec::new();
     let mut column = 0;
     for (rows, planes) in call.parts().into_iter().zip(&operands.planes) {
-        let b = QuantMatrix::new(memory.with(planes)?, call.format, rows, call.k);
+        let planes = weights.map_or_else(|| memory.with(planes), Ok)?;
+        let b = QuantMatrix::new(planes, call.format, rows, call.k);
         let (a, c) = (Matrix::new(a, call.a, lda), qkv.with_offset(column));
         let mut product = QuantMatmulDesc::new(call.rows, a, b, c).with_alpha(call.alpha);
         if call.has_bias {
@@ -303,6 +359,11 @@ fn replay(
         if call.has_norm {
             product = product.with_norm(RmsNorm::new(norm, 0.0));
         }
+        product = match change {
+            Change::Activation => product.with_activation(Activation::Relu),
+            Change::Residual => product.with_residual(Matrix::new(other, call.c, ldc)),
+            _ => product,
+        };
         products.push(product);
         column += rows;
     }
@@ -310,21 +371,44 @@ fn replay(
     let shape = RopeAppendShape { rows, heads, kv_heads, head_dim, cache_rows };
     let tables = RopeTables { cos, sin, max_position };
     let cached = Matrix::new(cache, call.kv, ld_cache);
-    let append = RopeAppendDesc::new(qkv, cached, tables, shape, positions, indices)
-        .with_style(call.style)
+    let rotated = match change {
+        Change::OtherMatrix => Matrix::new(other, call.c, ldc),
+        Change::OtherPlace => Matrix::new(beside, call.c, ldc),
+        _ => qkv,
+    };
+    let style = if change == Change::Half { RopeStyle::Half } else { RopeStyle::Interleaved };
+    let append = RopeAppendDesc::new(rotated, cached, tables, shape, positions, indices)
+        .with_style(style)
         .with_rotary_dim(call.rotary_dim);
-    let graph = backend.capture(&mut |graph| {
+    let step = |graph: &dyn ComputeBackend| -> BackendResult<()> {
         products.iter().rev().try_for_each(|product| graph.quant_matmul(product))?;
-        match between {
-            Some("fill") => graph.fill(other, DType::F32, 4, 1.0)?,
-            Some("nothing") => graph.fill(other, DType::F32, 0, 1.0)?,
+        match change {
+            Change::FillBetween => graph.fill(norm, DType::U32, 1, 1.0)?,
+            Change::NothingBetween => graph.fill(norm, DType::U32, 0, 1.0)?,
+            Change::Refused => {
+                let refused = append.with_rotary_dim(call.head_dim + 2);
+                assert!(graph.rope_append(&refused).is_err(), "{refused:?}");
+            }
             _ => {}
         }
         graph.rope_append(&append)
-    })?;
-    let launches = backend.launches(graph)?;
-    backend.replay(graph)?;
-    backend.free_graph(graph)?;
+    };
+    if change == Change::WarmUp {
+        pollster::block_on(backend.warm_up_async(&[&step]))?;
+    }
+    let mut launches = 0;
+    if captured {
+        let compiled = backend.compiled_kernels();
+        let graph = backend.capture(&mut |graph| step(graph))?;
+        if change == Change::WarmUp {
+            assert_eq!(backend.compiled_kernels(), compiled, "kernels are compiled after a warm-up");
+        }
+        launches = backend.launches(graph)?;
+        backend.replay(graph)?;
+        backend.free_graph(graph)?;
+    } else {
+        step(backend)?;
+    }
     let read = |ptr, dtype: DType, elements: usize| {
         let mut found = vec![0u8; elements * dtype.size()];
         backend.copy_dtoh(&mut found, ptr)?;
@@ -372,7 +456,7 @@ fn random(backend: &WebGpuBackend, kernel: &'static str) -> Result<(), Failed> {
             (call.a, call.c, call.kv) = (DType::F32, DType::F32, DType::F32);
         }
         let operands = Operands::random(&mut rng, &call)?;
-        let (found, launches) = replay(backend, &call, &operands, None)?;
+        let (found, launches) = results(backend, &call, &operands, Change::Nothing, true)?;
         compare(&call, &operands, &found)?;
         // Tensor cores normalise a few rows in the product's launch; elsewhere rows that lie apart are copied first.
         let in_product = !call.has_norm || kernel == "skinny_cooperative" && call.rows <= 4;
@@ -411,17 +495,49 @@ fn apart(device: &Arc<Device>) -> Trial {
             cache_rows: 4,
             max_position: 16,
             values_before: false,
-            style: RopeStyle::Interleaved,
         };
         let one = 2 - usize::from(has_room(backend, false)?);
-        for (between, launches) in [(None, one), (Some("nothing"), one), (Some("fill"), 3)] {
+        // A format of which nothing else has compiled kernels.
+        let zeros = QuantFormat::U4 { group: 32, zero_points: true };
+        let warm_up = Call { format: zeros, ..call };
+        let together = [
+            (call, Change::Nothing),
+            (call, Change::NothingBetween),
+            (call, Change::Refused),
+            (warm_up, Change::WarmUp),
+            (Call { rows: 32, ..call }, Change::Nothing),
+        ];
+        for (call, change) in together {
             let operands = Operands::random(&mut rng, &call)?;
-            let (found, counted) = replay(backend, &call, &operands, between)?;
+            let (found, launches) = results(backend, &call, &operands, change, true)?;
             compare(&call, &operands, &found)?;
-            if counted != launches {
-                return Err(
-                    format!("with {between:?} between them {counted} launches, not {launches}").into()
-                );
+            if launches != one {
+                return Err(format!("{change:?}: {launches} launches, not {one}").into());
+            }
+        }
+        let apart = [
+            (call, Change::FillBetween),
+            (call, Change::Half),
+            (call, Change::Activation),
+            (call, Change::Residual),
+            (call, Change::OtherMatrix),
+            (call, Change::OtherPlace),
+            (call, Change::CacheBesideC),
+            (call, Change::IndicesBesideC),
+            (call, Change::WeightsBesideCache),
+            // A row has halves of pairs in both places of a span.
+            (Call { head_dim: 9, ..call }, Change::Nothing),
+            (Call { rows: 33, ..call }, Change::Nothing),
+        ];
+        for (call, change) in apart {
+            let operands = Operands::random(&mut rng, &call)?;
+            let (found, launches) = results(backend, &call, &operands, change, true)?;
+            let (expected, _) = results(backend, &call, &operands, change, false)?;
+            if launches < 2 || found != expected {
+                return Err(format!(
+                    "{call:?}, {change:?}: {launches} launches, {found:?}, not {expected:?}"
+                )
+                .into());
             }
         }
         Ok(())

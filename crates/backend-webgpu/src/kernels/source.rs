@@ -42,6 +42,8 @@ pub struct KernelSource {
     pub cooperative: bool,
     /// Whether it exchanges values within subgroups.
     pub subgroups: bool,
+    /// Whether it makes some of what it writes of what another binding that it writes has.
+    pub mixes_outputs: bool,
 }
 
 /// A WGSL file of helper functions, appended to the kernels that name it.
@@ -184,6 +186,7 @@ macro_rules! kernel {
             unrolled: None,
             cooperative: false,
             subgroups: false,
+            mixes_outputs: false,
         }
     };
 }

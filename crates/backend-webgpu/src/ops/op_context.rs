@@ -117,6 +117,8 @@ struct DryRun {
     launches: Mutex<Vec<Launch>>,
     #[cfg(test)]
     asked: Mutex<Vec<u64>>,
+    /// What the last of them makes, if the next call may go on with it.
+    made: Mutex<Option<Made>>,
     /// Whether variants of which nothing is known are taken for right, and the self-tests of those that were.
     untested: Option<Mutex<HashMap<Variant, Trial>>>,
 }
@@ -292,25 +294,45 @@ impl OpContext {
         }
     }
 
-    /// Has the next call of a capture find what the last command of this one makes.
+    /// Has the next call of a capture, or of a dry run, find what the last command of this one makes.
     pub(in crate::ops) fn note_made(&self, made: impl FnOnce() -> Option<Made>) {
-        if let Mode::Capture(call) = &self.mode
-            && let Some(made) = made()
-        {
-            call.note_made(made);
+        match &self.mode {
+            Mode::Record(_) => {}
+            Mode::Capture(call) => made().into_iter().for_each(|made| call.note_made(made)),
+            Mode::DryRun(run) => *run.made.lock() = made(),
         }
     }
 
-    /// What the last command of a capture makes, if it was noted.
+    /// What the last command makes, if it was noted.
     pub(in crate::ops) fn made_before(&self) -> Option<Made> {
-        let Mode::Capture(call) = &self.mode else { return None };
-        call.made_before()
+        match &self.mode {
+            Mode::Record(_) => None,
+            Mode::Capture(call) => call.made_before(),
+            Mode::DryRun(run) => run.made.lock().clone(),
+        }
     }
 
-    /// Puts a command in the place of the one that `made` something; whether that still is a capture's last.
-    pub(in crate::ops) fn replace(&self, made: &Made, command: Command) -> bool {
-        let Mode::Capture(call) = &self.mode else { return false };
-        call.replace(made, command)
+    /// Puts a launch in the place of the one that `made` something; whether it is there: not where another thread has
+    /// captured meanwhile, nor in a dry run, in which both ways are noted.
+    pub(in crate::ops) fn replace<'a>(
+        &self,
+        op: &'static str,
+        made: &Made,
+        variant: &Variant,
+        windows: impl Iterator<Item = &'a Window>,
+        params: &[u8],
+        grid: [u32; 3],
+    ) -> BackendResult<bool> {
+        match &self.mode {
+            Mode::Record(_) => Ok(false),
+            Mode::Capture(call) => {
+                let kernel = self.device.pipeline(variant)?;
+                let mut command = Command::new(op, kernel, windows.cloned(), params, grid)?;
+                command.mixes_outputs = variant.source.mixes_outputs;
+                Ok(call.replace(made, command))
+            }
+            Mode::DryRun(_) => self.launch_bound(op, variant, windows, params, grid).map(|()| false),
+        }
     }
 
     /// Records the commands of a graph.
@@ -449,6 +471,7 @@ impl OpContext {
         grid: [u32; 3],
     ) -> BackendResult<()> {
         if let Mode::DryRun(run) = &self.mode {
+            *run.made.lock() = None;
             run.launches.lock().push(Launch {
                 variant: *variant,
                 #[cfg(test)]
@@ -466,7 +489,8 @@ impl OpContext {
             return Ok(());
         }
         let kernel = self.device.pipeline(variant)?;
-        let command = Command::new(op, kernel, windows.cloned(), params, grid)?;
+        let mut command = Command::new(op, kernel, windows.cloned(), params, grid)?;
+        command.mixes_outputs = variant.source.mixes_outputs;
         debug_assert!(
             variant.source.cooperative || command.writes_are_apart(),
             "browsers, which have no cooperative matrices, refuse two bindings to write one buffer: {variant:?}"

@@ -16,11 +16,14 @@ use crate::recorder::Window;
 
 constants! { struct Constants { interleaved: bool } }
 
-static APPEND: KernelSource = kernel!(
-    "tokens/rope_append", libs: [GRID, INDEXED_ROW],
-    types: ["T", "C"], constants: Constants, params: Params,
-    reads: ["cosines: f32", "sines: f32", "positions: u32", "indices: u32"], writes: ["qkv: T", "cache: C"],
-);
+static APPEND: KernelSource = KernelSource {
+    mixes_outputs: true,
+    ..kernel!(
+        "tokens/rope_append", libs: [GRID, INDEXED_ROW],
+        types: ["T", "C"], constants: Constants, params: Params,
+        reads: ["cosines: f32", "sines: f32", "positions: u32", "indices: u32"], writes: ["qkv: T", "cache: C"],
+    )
+};
 
 params! {
     struct Params {
@@ -104,8 +107,10 @@ fn append_with_product(
 ) -> BackendResult<bool> {
     let Some(made) = ctx.made_before() else { return Ok(false) };
     let Some(product) = made.downcast_ref::<QkvProduct>() else { return Ok(false) };
-    let read =
-        |slice: Option<&DeviceSlice>, dtype| slice.map_or_else(|| ctx.null(), |it| ctx.output(it, dtype));
+    let read = |slice: Option<&DeviceSlice>, dtype| {
+        // Parameters have a byte for where each begins.
+        slice.map_or_else(|| ctx.null(), |slice| ctx.output(slice, dtype).near())
+    };
     let windows = AppendWindows {
         qkv: ctx.output(qkv, desc.qkv.dtype),
         cache: ctx.output(cache, desc.cache.dtype),
@@ -116,8 +121,7 @@ fn append_with_product(
             read(indices, DType::U32),
         ],
     };
-    let command = product.appended(ctx, op, desc, &windows)?;
-    Ok(command.is_some_and(|command| ctx.replace(&made, command)))
+    product.append(ctx, op, &made, desc, &windows)
 }
 
 /// Rotates queries in place.

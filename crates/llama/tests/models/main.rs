@@ -96,6 +96,17 @@ fn device_trials(selector: &str) -> Vec<Trial> {
             texts(backend, &RandomModel::new(recipe("gpt-oss", 64), kind, mixed)?)
         }),
     ));
+    // Rows of queries and keys are put in another order: of one tensor, and with biases and values in another type.
+    for (architecture, kind, mixed) in
+        [("phi3", GgmlDType::Q4_0, None), ("qwen2", GgmlDType::Q8_0, Some(GgmlDType::Q4_0))]
+    {
+        trials.push(trial(
+            &format!("format::{architecture}_{kind:?}"),
+            Box::new(move |backend| {
+                texts(backend, &RandomModel::new(recipe(architecture, 64), kind, mixed)?)
+            }),
+        ));
+    }
     trials.push(trial("not_finite::logits_are_refused", Box::new(not_finite::logits_are_refused)));
     trials.push(trial("not_finite::caches_forget", Box::new(not_finite::caches_forget)));
     trials.push(trial(

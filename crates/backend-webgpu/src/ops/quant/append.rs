@@ -5,13 +5,14 @@
 //! pairs are neighbours.
 
 use backend_api::desc::{QuantMatmulDesc, RopeAppendDesc, RopeStyle};
-use backend_api::{Activation, BackendResult};
+use backend_api::{Activation, BackendResult, ErrorKind};
 
 use super::kernel::{Kernel, Signature};
 use super::operands::{Params, ProductParams};
 use crate::kernels::params;
+use crate::ops::capture::Made;
 use crate::ops::op_context::{OpContext, dim};
-use crate::recorder::{Command, Window};
+use crate::recorder::Window;
 
 params! {
     /// What kernels have to know of a product and of the cache.
@@ -88,15 +89,16 @@ impl QkvProduct {
         })
     }
 
-    /// The launch that makes the product, rotates its queries and appends its keys and values to a cache; `None` where two
-    /// launches have to.
-    pub(in crate::ops) fn appended(
+    /// Has the product's launch rotate its queries and append its keys and values to a cache too; whether it does. `made` is
+    /// this product.
+    pub(in crate::ops) fn append(
         &self,
         ctx: &OpContext,
         op: &'static str,
+        made: &Made,
         desc: &RopeAppendDesc,
         windows: &AppendWindows,
-    ) -> BackendResult<Option<Command>> {
+    ) -> BackendResult<bool> {
         let AppendWindows { qkv, cache, reads } = windows;
         let [width, _] = desc.widths();
         let kv_width = desc.kv_heads.saturating_mul(desc.head_dim);
@@ -120,13 +122,13 @@ impl QkvProduct {
             && are_bindable
             && has_bindings(ctx, all().count()))
         {
-            return Ok(None);
+            return Ok(false);
         }
         let origins = reads.each_ref().map(|window| u8::try_from(window.offset));
         let ([Ok(cos), Ok(sin), Ok(positions), Ok(indices)], Ok(head_dim)) =
             (origins, u16::try_from(desc.head_dim))
         else {
-            return Ok(None);
+            return Ok(false);
         };
         let Params { product, bias, terms, alpha, half, norm, eps, .. } = self.params;
         let params = AppendParams {
@@ -147,8 +149,14 @@ impl QkvProduct {
             cache_ld: if desc.cache_rows > 1 { dim(op, "ld of the cache", desc.cache.ld)? } else { 0 },
         };
         let variant = self.kernel.variant(&Signature { cache: Some(desc.cache.dtype), ..self.signature });
-        let kernel = ctx.device.pipeline(&variant)?;
-        Command::new(op, kernel, all().cloned(), bytemuck::bytes_of(&params), self.grid).map(Some)
+        match ctx.replace(op, made, &variant, all(), bytemuck::bytes_of(&params), self.grid) {
+            // Each launch may compile by itself.
+            Err(error) if error.kind() == ErrorKind::Kernel => {
+                tracing::warn!("{op}: {error}; it takes a launch of its own");
+                Ok(false)
+            }
+            replaced => replaced,
+        }
     }
 }
 
@@ -163,6 +171,8 @@ fn is_one_place(a: &Window, b: &Window) -> bool {
 /// Whether a kernel may bind so many buffers, more than every device has room for.
 fn has_bindings(ctx: &OpContext, count: usize) -> bool {
     let limits = &ctx.gpu().limits;
+    // Where accesses are counted, the counters are one more.
+    let count = count + usize::from(cfg!(feature = "count-out-of-bounds"));
     // Parameters may be a buffer.
     let least = limits
         .max_storage_buffers_per_shader_stage

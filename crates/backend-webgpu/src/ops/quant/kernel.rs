@@ -60,21 +60,26 @@ static DECODE_SUBGROUP_INT8: KernelSource = KernelSource {
     ..DECODE_SHARED
 };
 
-/// What else a product reads and writes whose keys and values go to a cache.
-static DECODE_APPENDED: KernelSource = kernel!(
-    native "quant/decode",
-    libs: [
-        WORKGROUP_TILES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESULTS_APPENDED, QUANT_NO_RESIDUAL, QUANT_LANES, QUANT_SUMS,
-    ],
-    types: ["TA", "TC", "KV"], constants: RowConstants, params: AppendParams,
-    reads: [
-        "quants", "high", "scales", "extra", "a: AV", "bias: TC",
-        "cosines: f32", "sines: f32", "positions: u32", "indices: u32",
-    ],
-    writes: ["c: TC", "cache: KV"],
-);
+/// Products whose keys and values go to a cache, which takes values that may be in C before.
+static DECODE_APPENDED: KernelSource = KernelSource {
+    mixes_outputs: true,
+    ..kernel!(
+        native "quant/decode",
+        libs: [
+            WORKGROUP_TILES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESULTS_APPENDED, QUANT_NO_RESIDUAL, QUANT_LANES,
+            QUANT_SUMS,
+        ],
+        types: ["TA", "TC", "KV"], constants: RowConstants, params: AppendParams,
+        reads: [
+            "quants", "high", "scales", "extra", "a: AV", "bias: TC",
+            "cosines: f32", "sines: f32", "positions: u32", "indices: u32",
+        ],
+        writes: ["c: TC", "cache: KV"],
+    )
+};
 static DECODE_SUBGROUP_APPENDED: KernelSource = KernelSource {
     subgroups: true,
+    mixes_outputs: true,
     ..kernel!(
         native "quant/decode_subgroup",
         libs: [SUBGROUP_TILES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESULTS_APPENDED, QUANT_NO_RESIDUAL, QUANT_SUMS],
@@ -217,9 +222,9 @@ impl Kernel {
         matches!(self, Self::Decode(rows) | Self::DecodeSubgroup(rows, _) if rows.int8)
     }
 
-    /// Whether its results may also go to a cache.
+    /// Whether its results may also go to a cache. Pages are without the texts for it.
     pub(super) const fn may_append(self) -> bool {
-        !self.is_int8() && !matches!(self, Self::Tiled)
+        !cfg!(target_family = "wasm") && !self.is_int8() && !matches!(self, Self::Tiled)
     }
 
     pub(super) const fn tile(self, gated: bool) -> [usize; 2] {

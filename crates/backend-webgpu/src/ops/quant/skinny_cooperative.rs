@@ -35,6 +35,8 @@ macro_rules! source {
         KernelSource {
             cooperative: true,
             subgroups: true,
+            // A cache takes values that may be in C before.
+            mixes_outputs: $writes.len() > 1,
             ..kernel!(
                 native "quant/skinny_cooperative",
                 libs: [GRID, QUANT_PLANES, QUANT_PRODUCT, FRAGMENT_ELEMENTS, GATE, $($lib),*],
