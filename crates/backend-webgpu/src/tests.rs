@@ -32,6 +32,7 @@ static BROKEN: KernelSource = KernelSource {
     unrolled: None,
     cooperative: false,
     subgroups: false,
+    mixes_outputs: false,
 };
 
 fn backend() -> WebGpuBackend {

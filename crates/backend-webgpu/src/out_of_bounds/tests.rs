@@ -41,6 +41,7 @@ macro_rules! kernel {
             unrolled: None,
             cooperative: false,
             subgroups: false,
+            mixes_outputs: false,
         };
         &SOURCE
     }};
