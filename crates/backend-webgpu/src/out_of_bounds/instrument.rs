@@ -26,6 +26,12 @@ pub(super) const PLACES: [&str; OPERANDS + 2] = [
     "binding 5",
     "binding 6",
     "binding 7",
+    "binding 8",
+    "binding 9",
+    "binding 10",
+    "binding 11",
+    "binding 12",
+    "binding 13",
     "an array in workgroup memory",
     "an array of an invocation",
 ];

@@ -23,8 +23,10 @@ use crate::recorder::Window;
 
 pub(crate) use counters::Counters;
 
-/// Storage bindings of a kernel, at most.
-const OPERANDS: usize = 8;
+/// Storage bindings of a kernel, at most: an even number, as ranges are passed two at a time.
+const OPERANDS: usize = 14;
+
+const _: () = assert!(OPERANDS.is_multiple_of(2) && OPERANDS + 1 >= crate::device::MAX_BINDINGS);
 
 /// Bytes that a launch adds to the parameters: for each binding, as words, where the operand begins and ends
 /// in it.
