@@ -14,7 +14,12 @@ use crate::recorder::Command;
 use crate::sync::Mutex;
 
 /// What a command makes, in the words of the file that launched it.
+#[cfg(not(target_family = "wasm"))]
 pub(super) type Made = Arc<dyn Any + Send + Sync>;
+
+/// What a command makes, in the words of the file that launched it. Buffers of a page belong to its thread.
+#[cfg(target_family = "wasm")]
+pub(super) type Made = Arc<dyn Any>;
 
 /// What was captured so far.
 #[derive(Debug, Default)]
