@@ -105,6 +105,10 @@ fn append_with_product(
     [qkv, cache]: [&DeviceSlice; 2],
     [cos, sin, positions, indices]: [Option<&DeviceSlice>; 4],
 ) -> BackendResult<bool> {
+    // No page has kernels for it, nor needs the code.
+    if cfg!(target_family = "wasm") {
+        return Ok(false);
+    }
     let Some(made) = ctx.made_before() else { return Ok(false) };
     let Some(product) = made.downcast_ref::<QkvProduct>() else { return Ok(false) };
     let read = |slice: Option<&DeviceSlice>, dtype| {

@@ -256,6 +256,7 @@ impl Kernel {
 
     pub(super) fn variant(self, signature: &Signature) -> Variant {
         let Signature { format, dtypes: [a, c], activation, vectors, cache, .. } = *signature;
+        let cache = cache.filter(|_| !cfg!(target_family = "wasm"));
         let (half, span) = (c == DType::F16, SPAN);
         // Integers are read as words, whatever they were rounded from.
         let a = if self.is_int8() { DType::U32 } else { a };

@@ -144,7 +144,7 @@ impl Tile {
         let (gated, gate) = (gate.is_some(), gate.unwrap_or(Gate::Swiglu));
         let constants = Constants { subgroups, rows, persistent, half_blocks, activation, gated, gate };
         let types = [DType::F16, dtype];
-        let variant = match cache {
+        let variant = match cache.filter(|_| !cfg!(target_family = "wasm")) {
             None => Variant::new(if normed { &NORMED } else { &PLAIN }, types, constants),
             Some(cache) => {
                 let source = if normed { &NORMED_APPENDED } else { &APPENDED };
