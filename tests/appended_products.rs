@@ -281,13 +281,13 @@ enum Change {
     Half,
     Activation,
     Residual,
-    /// Another matrix is rotated.
+    /// The matrix that is rotated isn't C, and lies in another allocation.
     OtherMatrix,
-    /// Another matrix in the allocation of C is.
+    /// The matrix that is rotated isn't C, but lies in its allocation.
     OtherPlace,
     /// The cache lies in the allocation of C.
     CacheBesideC,
-    /// The indices do.
+    /// The indices lie in the allocation of C.
     IndicesBesideC,
     /// The weights lie in the allocation of the cache.
     WeightsBesideCache,
@@ -525,7 +525,7 @@ fn apart(device: &Arc<Device>) -> Trial {
             (call, Change::CacheBesideC),
             (call, Change::IndicesBesideC),
             (call, Change::WeightsBesideCache),
-            // A row has halves of pairs in both places of a span.
+            // The second head's pairs begin at odd columns.
             (Call { head_dim: 9, ..call }, Change::Nothing),
             (Call { rows: 33, ..call }, Change::Nothing),
         ];

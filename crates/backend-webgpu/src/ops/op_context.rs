@@ -325,12 +325,7 @@ impl OpContext {
     ) -> BackendResult<bool> {
         match &self.mode {
             Mode::Record(_) => Ok(false),
-            Mode::Capture(call) => {
-                let kernel = self.device.pipeline(variant)?;
-                let mut command = Command::new(op, kernel, windows.cloned(), params, grid)?;
-                command.mixes_outputs = variant.source.mixes_outputs;
-                Ok(call.replace(made, command))
-            }
+            Mode::Capture(call) => Ok(call.replace(made, self.command(op, variant, windows, params, grid)?)),
             Mode::DryRun(_) => self.launch_bound(op, variant, windows, params, grid).map(|()| false),
         }
     }
@@ -461,6 +456,21 @@ impl OpContext {
         self.device.fixup()
     }
 
+    /// A dispatch of a variant, which is compiled if it wasn't before.
+    fn command<'a>(
+        &self,
+        op: &'static str,
+        variant: &Variant,
+        windows: impl Iterator<Item = &'a Window>,
+        params: &[u8],
+        grid: [u32; 3],
+    ) -> BackendResult<Command> {
+        let kernel = self.device.pipeline(variant)?;
+        let mut command = Command::new(op, kernel, windows.cloned(), params, grid)?;
+        command.mixes_outputs = variant.source.mixes_outputs;
+        Ok(command)
+    }
+
     /// [`launch`](Self::launch) with windows that can be bound, each in one buffer.
     pub(super) fn launch_bound<'a>(
         &self,
@@ -488,9 +498,7 @@ impl OpContext {
             });
             return Ok(());
         }
-        let kernel = self.device.pipeline(variant)?;
-        let mut command = Command::new(op, kernel, windows.cloned(), params, grid)?;
-        command.mixes_outputs = variant.source.mixes_outputs;
+        let command = self.command(op, variant, windows, params, grid)?;
         debug_assert!(
             variant.source.cooperative || command.writes_are_apart(),
             "browsers, which have no cooperative matrices, refuse two bindings to write one buffer: {variant:?}"

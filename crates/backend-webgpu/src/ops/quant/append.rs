@@ -38,7 +38,7 @@ params! {
 }
 
 /// The launch that makes all of a product, with which another one can share its work.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(in crate::ops) struct QkvProduct {
     rows: usize,
     kernel: Kernel,

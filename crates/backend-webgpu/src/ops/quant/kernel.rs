@@ -256,6 +256,7 @@ impl Kernel {
 
     pub(super) fn variant(self, signature: &Signature) -> Variant {
         let Signature { format, dtypes: [a, c], activation, vectors, cache, .. } = *signature;
+        // So that pages are without the kernels that no page launches.
         let cache = cache.filter(|_| !cfg!(target_family = "wasm"));
         let (half, span) = (c == DType::F16, SPAN);
         // Integers are read as words, whatever they were rounded from.

@@ -138,7 +138,7 @@ fn launch(
     let reads = [quants, high, scales, extra, &here.a, &here.bias, added];
     let grid = linear_grid(op, kernel.workgroups(ctx, params.product.tiles as usize))?;
     ctx.launch(op, &kernel.variant(&signature), &reads, &here.c, &params, grid)?;
-    if !cfg!(target_family = "wasm") && (first, end) == (0, desc.n()) {
+    if (first, end) == (0, desc.n()) {
         ctx.note_made(|| {
             let product = QkvProduct::new(desc, kernel, signature, &reads, &here.c, &params, grid)?;
             Some(Arc::new(product))
