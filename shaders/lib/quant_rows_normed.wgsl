@@ -1,7 +1,7 @@
 // Rows of A that are normalised by their root mean square on their way into workgroup memory. They are at most
 // STAGED_ROWS, and have at most 8 * STAGED elements in all.
 //
-// needs: a, norm, THREADS, SUBGROUPS, FetchedRow, lib/quant_product
+// needs: a, norm, THREADS, SUBGROUPS, lib/quant_product
 
 const STAGED: u32 = 512u;
 const STAGED_ROWS: u32 = 4u;
@@ -99,13 +99,4 @@ fn prepare_rows(index: u32, held: HeldRows) {
 // The vector `i` of eight elements of a row.
 fn eight_of_row(row: u32, i: u32) -> vec4<u32> {
   return sh_rows[row * (params.k / 8u) + i];
-}
-
-// Workgroup memory needs no fetching ahead.
-fn fetch_row(row: u32, i: u32) -> FetchedRow {
-  return FetchedRow();
-}
-
-fn eight_of_fetched_row(fetched: vec4<u32>, row: u32, i: u32) -> vec4<u32> {
-  return eight_of_row(row, i);
 }

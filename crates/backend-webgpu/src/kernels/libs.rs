@@ -3,34 +3,38 @@
 
 use super::source::{Lib, shader};
 
-/// Whether a file is `native`: whether it has barriers of the device's scope.
-macro_rules! is_native {
+/// Whether a file is marked `barriers`: whether it has barriers of the device's scope.
+macro_rules! has_barriers {
     () => {
         false
     };
     (native) => {
+        false
+    };
+    (barriers) => {
         true
     };
 }
 
-/// A file's text; of one that is `native`, which has barriers of the device's scope, none in a browser.
+/// A file's text; in a browser, none of one that only kernels for other devices append, which is marked `native` or
+/// `barriers`.
 macro_rules! text {
     ($file:literal) => {
         shader!(concat!("lib/", $file))
     };
-    ($file:literal native) => {
+    ($file:literal $only:ident) => {
         if cfg!(target_family = "wasm") { "" } else { text!($file) }
     };
 }
 
 macro_rules! libs {
-    ($($(#[$doc:meta])* $name:ident = $($native:ident)? $file:literal $(needs [$($need:ident),+])?),+ $(,)?) => {
+    ($($(#[$doc:meta])* $name:ident = $($only:ident)? $file:literal $(needs [$($need:ident),+])?),+ $(,)?) => {
         $($(#[$doc])*
         pub(crate) const $name: Lib = Lib {
             name: concat!("lib/", $file),
-            text: text!($file $($native)?),
+            text: text!($file $($only)?),
             needs: &[$($($need),+)?],
-            device_scope_barriers: is_native!($($native)?),
+            device_scope_barriers: has_barriers!($($only)?),
         };)+
     };
 }
@@ -222,7 +226,7 @@ libs! {
     ATTENTION_PARTS_FOURS = "attention_parts_fours" needs [ATTENTION, ATTENTION_PIECES, ATTENTION_SINKS],
     ATTENTION_OUTPUTS = "attention_outputs" needs [ATTENTION, ATTENTION_SEEN, ATTENTION_PIECES, ATTENTION_SINKS],
     /// Parts that the last workgroup puts together.
-    ATTENTION_FIXUP = native "attention_fixup" needs [ATTENTION_OUTPUT, ATTENTION_SEEN, ATTENTION_PIECES, ATTENTION_SINKS],
+    ATTENTION_FIXUP = barriers "attention_fixup" needs [ATTENTION_OUTPUT, ATTENTION_SEEN, ATTENTION_PIECES, ATTENTION_SINKS],
     ATTENTION_FIXUP_ROWS = native "attention_fixup_rows" needs [ATTENTION_FIXUP],
     /// Elements of f16 that aren't read in a hurry.
     ATTENTION_FOURS = "attention_fours",
@@ -247,6 +251,9 @@ libs! {
     /// The rows of A of products with a quantised matrix, as they are or normalised.
     QUANT_ROWS = "quant_rows",
     QUANT_ROWS_NORMED = "quant_rows_normed",
+    /// What the columns of fragments are in products of few rows with a quantised matrix.
+    QUANT_ROWS_IN_COLUMNS = native "quant_rows_in_columns" needs [FRAGMENT_ELEMENTS],
+    QUANT_BLOCKS_IN_COLUMNS = native "quant_blocks_in_columns" needs [FRAGMENT_ELEMENTS],
     QUANT_INPUT_1 = "quant_input_1",
     QUANT_INPUT_4 = "quant_input_4",
     /// Tiles of products of many rows.

@@ -1,6 +1,6 @@
 //! quant/skinny_cooperative: products of few rows of f16 on tensor cores.
 
-use backend_api::desc::QuantMatmulDesc;
+use backend_api::desc::{QuantMatmulDesc, QuantMatrix};
 use backend_api::quant::{QuantFormat, QuantLayout, UNIT};
 use backend_api::{Activation, BackendResult, DType, Gate};
 
@@ -86,10 +86,25 @@ const MANY_SUBGROUPS: usize = 16;
 /// they take.
 const AT_ONCE: usize = 2;
 
-/// Workgroups for each compute unit that make tile after tile, and how many there would be otherwise for each, above which
-/// they do: normalising the rows once for each tile takes longer then.
-const PERSISTENT: usize = 3;
+/// Workgroups for each compute unit that make tile after tile of one row of A, and of more rows, and how many there would be
+/// otherwise for each, above which they do: normalising the rows once for each tile takes longer then.
+const PERSISTENT_ROW: usize = 4;
+const PERSISTENT_ROWS: usize = 3;
 const MOST_PREPARED: usize = 4;
+
+/// Whether the halves of a format's blocks have scales of their own.
+fn has_half_blocks(format: QuantFormat) -> bool {
+    match format {
+        QuantFormat::Q6_K => true,
+        QuantFormat::U4 { group, .. } => group < 32,
+        _ => false,
+    }
+}
+
+/// Whether all blocks of a format have one zero point, as lib/quant_blocks_in_columns needs.
+const fn has_one_zero_point(format: QuantFormat) -> bool {
+    !matches!(format, QuantFormat::U4 { zero_points: true, .. })
+}
 
 /// The workgroup: rows of A, subgroups that share k, and whether it makes tile after tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,15 +115,26 @@ pub(super) struct Tile {
 }
 
 impl Tile {
-    const ALL: [Self; 4] = [Self::new(8, 8), Self::new(8, 16), Self::new(16, 8), Self::new(16, 16)];
+    const ALL: [Self; 6] = [
+        Self::new(1, 8),
+        Self::new(1, 16),
+        Self::new(8, 8),
+        Self::new(8, 16),
+        Self::new(16, 8),
+        Self::new(16, 16),
+    ];
 
     const fn new(rows: usize, subgroups: usize) -> Self {
         Self { rows, subgroups, persistent: false }
     }
 
     /// The workgroup for so many rows of C and so many of B.
-    fn choose(m: usize, n: usize, normed: bool, compute_units: usize) -> Self {
-        let rows = if m <= 8 { 8 } else { FRAGMENT };
+    fn choose(m: usize, n: usize, format: QuantFormat, normed: bool, compute_units: usize) -> Self {
+        let rows = match m {
+            1 if has_one_zero_point(format) => 1,
+            ..=8 => 8,
+            _ => FRAGMENT,
+        };
         let workgroups = m.div_ceil(rows).saturating_mul(n.div_ceil(FRAGMENT));
         let is_above = |most: usize| workgroups > most.saturating_mul(compute_units);
         let subgroups = if is_above(AT_ONCE) { FEW_SUBGROUPS } else { MANY_SUBGROUPS };
@@ -120,7 +146,8 @@ impl Tile {
         if !self.persistent {
             return tiles;
         }
-        tiles.min(PERSISTENT.saturating_mul(ctx.profile().compute_units))
+        let workgroups = if self.rows == 1 { PERSISTENT_ROW } else { PERSISTENT_ROWS };
+        tiles.min(workgroups.saturating_mul(ctx.profile().compute_units))
     }
 
     /// Rows and columns of C that a workgroup makes: half of a fragment's columns if the others are gates.
@@ -135,11 +162,7 @@ impl Tile {
 
     pub(super) fn variant(self, signature: &Signature) -> Variant {
         let &Signature { format, dtypes: [_, dtype], activation, normed, gate, cache, .. } = signature;
-        let half_blocks = match format {
-            QuantFormat::Q6_K => true,
-            QuantFormat::U4 { group, .. } => group < 32,
-            _ => false,
-        };
+        let half_blocks = has_half_blocks(format);
         let Self { rows, subgroups, persistent } = self;
         let (gated, gate) = (gate.is_some(), gate.unwrap_or(Gate::Swiglu));
         let constants = Constants { subgroups, rows, persistent, half_blocks, activation, gated, gate };
@@ -151,7 +174,8 @@ impl Tile {
                 Variant::new(source, [DType::F16, dtype, cache], constants)
             }
         };
-        variant.with_libs(fragment_libs(format, normed, dtype == DType::F16)).with_rolled_loops()
+        let libs = fragment_libs(format, rows == 1, normed, dtype == DType::F16);
+        variant.with_libs(libs).with_rolled_loops()
     }
 
     /// The workgroup for a product, if the device and the operands allow it, and if it is fast unless it is asked for.
@@ -178,20 +202,21 @@ impl Tile {
             && width == VecWidth::Eight
             && fits_staged
             && (desc.gate.is_none() || is_bindable(ctx, layout));
-        let tile = Self::choose(desc.m, desc.b.rows, desc.norm.is_some(), ctx.profile().compute_units);
-        // Where scales have to be unpacked, tile after tile with rows normalised once takes as long as an operation for
-        // them all and a workgroup for each tile.
-        let is_fast = !tile.persistent
-            || matches!(
-                desc.b.format,
-                QuantFormat::Q4_0 | QuantFormat::Q8_0 | QuantFormat::Mxfp4 | QuantFormat::U4 { .. }
-            );
+        let QuantMatrix { format, rows: n, .. } = desc.b;
+        let tile = Self::choose(desc.m, n, format, desc.norm.is_some(), ctx.profile().compute_units);
+        // Where scales have to be unpacked for each row, tile after tile with rows normalised once takes as long as an
+        // operation for them all and a workgroup for each tile.
+        let unpacks_scales = match format {
+            QuantFormat::Q4_0 | QuantFormat::Q8_0 | QuantFormat::Mxfp4 | QuantFormat::U4 { .. } => false,
+            _ => tile.rows > 1 || has_half_blocks(format),
+        };
+        let is_fast = !(tile.persistent && unpacks_scales);
         let mut bytes = tile.subgroups * tile.rows * FRAGMENT * size_of::<f32>();
         if desc.norm.is_some() {
             bytes += 2 * STAGED + tile.subgroups * STAGED_ROWS * size_of::<f32>();
         }
         let has_room = has_room(&gpu.limits, tile.subgroups * SUBGROUP, bytes);
-        (fits && (is_fast || is_asked_for) && has_room && tile.passes(ctx, desc.b.format)).then_some(tile)
+        (fits && (is_fast || is_asked_for) && has_room && tile.passes(ctx, format)).then_some(tile)
     }
 
     /// Whether the device makes right products with it.
@@ -213,7 +238,7 @@ impl Tile {
     /// Multiplies more rows than a tile has by more columns, along more than a turn.
     fn check(self, ctx: &OpContext, format: QuantFormat, variant: &Variant) -> BackendResult<()> {
         let (m, n) = (self.rows + 3, FRAGMENT + 5);
-        let k = UNIT * (4 * self.subgroups + 2);
+        let k = UNIT * (4 * self.subgroups + 1);
         check_product(
             ctx,
             format,
@@ -233,12 +258,13 @@ impl Tile {
 
 /// Each workgroup for each kind of format and type of C, with activations in turn.
 pub(super) fn variants() -> Vec<Variant> {
-    let finest = QuantFormat::U4 { group: 16, zero_points: true };
-    let persistent = Tile { persistent: true, ..Tile::new(8, 8) };
+    let persistent = [1, 8].map(|rows| (Tile { persistent: true, ..Tile::new(rows, 8) }, true));
     let alone = Tile::ALL.into_iter().flat_map(|tile| [(tile, false), (tile, true)]);
     let mut variants = Vec::new();
-    for (tile, normed) in alone.chain([(persistent, true)]) {
-        for format in kinds().chain([finest]) {
+    for (tile, normed) in alone.chain(persistent) {
+        let finest = QuantFormat::U4 { group: 16, zero_points: tile.rows > 1 };
+        let formats = kinds().chain([finest]).filter(|&format| tile.rows > 1 || has_one_zero_point(format));
+        for format in formats {
             for dtype in [DType::F16, DType::F32] {
                 let turn = variants.len() / 4;
                 let activation = Activation::ALL[turn % Activation::ALL.len()];
@@ -264,16 +290,28 @@ mod tests {
     #[test]
     fn few_workgroups_have_many_subgroups() {
         let choose = |m, n| {
-            let Tile { rows, subgroups, .. } = Tile::choose(m, n, false, h200::COMPUTE_UNITS);
-            (rows, subgroups)
+            let tile = Tile::choose(m, n, QuantFormat::Q4_0, false, h200::COMPUTE_UNITS);
+            (tile.rows, tile.subgroups)
         };
-        assert_eq!([choose(1, 4096), choose(8, 14336), choose(9, 4096)], [(8, 16), (8, 8), (16, 16)]);
-        assert_eq!([choose(1, 6144), choose(17, 8192), choose(1, 1)], [(8, 8), (16, 8), (8, 16)]);
+        assert_eq!([choose(1, 4096), choose(8, 14336), choose(9, 4096)], [(1, 16), (8, 8), (16, 16)]);
+        assert_eq!([choose(1, 6144), choose(17, 8192), choose(1, 1)], [(1, 8), (16, 8), (1, 16)]);
+        assert_eq!([choose(2, 4096), choose(0, 4096)], [(8, 16), (8, 16)]);
+    }
+
+    /// A zero point for each block isn't what all columns of a fragment have.
+    #[test]
+    fn zero_points_of_groups_take_a_tile_of_more_rows() {
+        let rows = |zero_points| {
+            let format = QuantFormat::U4 { group: 32, zero_points };
+            Tile::choose(1, 4096, format, false, h200::COMPUTE_UNITS).rows
+        };
+        assert_eq!([rows(false), rows(true)], [1, 8]);
     }
 
     #[test]
     fn many_tiles_share_normalised_rows() {
-        let is_persistent = |n, normed| Tile::choose(1, n, normed, h200::COMPUTE_UNITS).persistent;
+        let is_persistent =
+            |n, normed| Tile::choose(1, n, QuantFormat::Q4_0, normed, h200::COMPUTE_UNITS).persistent;
         assert_eq!([6144, 14336, 28672].map(|n| is_persistent(n, true)), [false, true, true]);
         assert!(!is_persistent(28672, false));
     }

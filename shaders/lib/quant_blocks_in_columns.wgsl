@@ -1,0 +1,177 @@
+// Sums of quant/skinny_cooperative for one row of A, where each column of a fragment is a block of that row.
+//
+// Column c of a right operand has the elements of the row's block c, of eight blocks, which one load of A brings. Of its
+// product with block c of rows of B, only column c belongs to the result. An invocation has the columns 2j and 2j + 1 of
+// its rows of B, so that it scales two blocks, where one row in all columns would have it scale all eight.
+//
+// needs: ROWS = 1, SUBGROUPS, PERSISTENT, HALF_BLOCKS, lib/fragment_elements, a format's scales, all of one zero point, its
+// lib/quant_fragments_* and the order of its quants (lib/quant_in_order or of lib/quant_fragments_q8_0), rows of A
+// (lib/quant_rows or lib/quant_rows_normed), Place, rows_of_b
+
+const_assert ROWS == 1u;
+
+// Units that have eight blocks, or as many half blocks.
+const UNITS: u32 = 2u >> HALF_BLOCKS;
+
+// Of two rows of B.
+alias ProductSums = vec2<f32>;
+
+// A unit of two rows of B.
+struct Pair {
+  low: Quants,
+  high: Quants,
+}
+
+// Eight blocks of two rows of B, and the scales of the unit whose blocks are an invocation's columns.
+struct Step {
+  first: Pair,
+  second: Pair,
+  low_scales: Scales,
+  high_scales: Scales,
+}
+
+// Of two rows of B, what belongs to the columns of an invocation.
+struct Columns {
+  low: vec2<f32>,
+  high: vec2<f32>,
+}
+
+fn fetch_pair(rows: vec2<u32>, unit: u32, j: u32) -> Pair {
+  return Pair(load_quants(rows.x, unit, j), load_quants(rows.y, unit, j));
+}
+
+// The last unit stands for those beyond it.
+fn fetch(rows: vec2<u32>, step: u32, j: u32) -> Step {
+  let last = params.units - 1u;
+  let unit = UNITS * step;
+  let first = fetch_pair(rows, min(unit, last), j);
+  var second: Pair;
+  if HALF_BLOCKS == 0u {
+    second = fetch_pair(rows, min(unit + 1u, last), j);
+  }
+  let scaled = min(select(unit + j / 2u, unit, HALF_BLOCKS == 1u), last);
+  return Step(first, second, load_scales(rows.x, scaled), load_scales(rows.y, scaled));
+}
+
+// The word j of a column of A, 0 beyond the row's end. A half block has the words 0 and 1 of its block, or 2 and 3.
+fn word_of_a(row: u32, step: u32, lane: u32) -> vec4<u32> {
+  let i = select(32u * step + lane, 16u * step + lane / 8u * 4u + lane % 4u, HALF_BLOCKS == 1u);
+  if i >= 16u * params.units || HALF_BLOCKS == 1u && lane / 4u % 2u != lane % 4u / 2u {
+    return vec4<u32>();
+  }
+  return in_order_of_quants(eight_of_row(row, i));
+}
+
+// Products of all columns of A with elements of two rows of B.
+fn products(first: Halves, last: Halves, a: vec4<u32>) -> Elements {
+  // The columns eight further on are the same ones again.
+  let some = coopMultiplyAdd(left_operand_of(first), right_operand_of(elements_of(a.xy, a.xy)), Sums());
+  return elements(coopMultiplyAdd(left_operand_of(last), right_operand_of(elements_of(a.zw, a.zw)), some));
+}
+
+// Products of all columns of A with a block of two rows of B.
+fn products_of_block(pair: Pair, block: u32, zero: f32, a: vec4<u32>) -> Elements {
+  let first = Halves(first_in_order(pair.low, block, zero), first_in_order(pair.high, block, zero));
+  let last = Halves(last_in_order(pair.low, block, zero), last_in_order(pair.high, block, zero));
+  return products(first, last, a);
+}
+
+// The even column of some products and the odd one of others.
+fn columns_of(even: Elements, odd: Elements) -> Columns {
+  return Columns(vec2<f32>(even.low.x, odd.low.y), vec2<f32>(even.high.x, odd.high.y));
+}
+
+fn either(columns: Columns, others: Columns, is_other: bool) -> Columns {
+  return Columns(select(columns.low, others.low, is_other), select(columns.high, others.high, is_other));
+}
+
+// The columns of two blocks.
+fn columns_of_blocks(pair: Pair, block: u32, zero: f32, a: vec4<u32>) -> Columns {
+  let even = products_of_block(pair, block, zero, a);
+  return columns_of(even, products_of_block(pair, block + 1u, zero, a));
+}
+
+// The columns of the halves of a block.
+fn columns_of_halves(pair: Pair, block: u32, zero: f32, a: vec4<u32>) -> Columns {
+  let both = products_of_block(pair, block, zero, a);
+  return columns_of(both, both);
+}
+
+// The products of an invocation's two blocks, or halves of its block, not scaled. All invocations make all products,
+// as fragments demand.
+fn own_columns(step: Step, zero: f32, j: u32, a: vec4<u32>) -> Columns {
+  if HALF_BLOCKS == 1u {
+    let low = either(columns_of_halves(step.first, 0u, zero, a), columns_of_halves(step.first, 1u, zero, a), j == 1u);
+    let third = either(low, columns_of_halves(step.first, 2u, zero, a), j == 2u);
+    return either(third, columns_of_halves(step.first, 3u, zero, a), j == 3u);
+  }
+  let low = either(columns_of_blocks(step.first, 0u, zero, a), columns_of_blocks(step.first, 2u, zero, a), j == 1u);
+  let third = either(low, columns_of_blocks(step.second, 0u, zero, a), j == 2u);
+  return either(third, columns_of_blocks(step.second, 2u, zero, a), j == 3u);
+}
+
+// A row's products of an invocation's columns with their scales, less the columns' sums with their minima.
+fn scaled_sum(scales: Scales, j: u32, columns: vec2<f32>, sums_of_a: vec2<f32>) -> f32 {
+  let block = select(2u * (j % 2u), j, HALF_BLOCKS == 1u);
+  let even = scale_of(scales, block, 0u);
+  let odd = scale_of(scales, block + 1u - HALF_BLOCKS, 2u * HALF_BLOCKS);
+  let product = even.scale * columns.x + odd.scale * columns.y;
+  if HAS_MIN {
+    return product - (even.min * sums_of_a.x + odd.min * sums_of_a.y);
+  }
+  return product;
+}
+
+// Adds the products of eight blocks.
+fn add_step(sums: vec2<f32>, step: Step, number: u32, lane: u32, a: vec4<u32>) -> vec2<f32> {
+  let j = lane % 4u;
+  let columns = own_columns(step, scale_of(step.low_scales, 0u, 0u).zero, j, a);
+  var sums_of_a: vec2<f32>;
+  if HAS_MIN {
+    let ones = Halves(vec4<f16>(1.0h), vec4<f16>(1.0h));
+    sums_of_a = products(ones, ones, a).low.xy;
+  }
+  let low = scaled_sum(step.low_scales, j, columns.low, sums_of_a);
+  let high = scaled_sum(step.high_scales, j, columns.high, sums_of_a);
+  // The last unit's scale, which stands for one beyond the last unit, may be infinite, where products are 0.
+  let is_beyond = HALF_BLOCKS == 0u && UNITS * number + j / 2u >= params.units;
+  return sums + select(vec2<f32>(low, high), vec2<f32>(), is_beyond);
+}
+
+// The sums of an invocation for the tile at `place`.
+fn multiply(place: Place, index: u32, held: HeldRows) -> ProductSums {
+  let subgroup = index / SUBGROUP;
+  let lane = index % SUBGROUP;
+  let rows = rows_of_b(place, lane / 4u);
+  let steps = (params.units + UNITS - 1u) / UNITS;
+  var sums: vec2<f32>;
+  var step = subgroup;
+  if HALF_BLOCKS == 0u {
+    // The first weights are on their way while rows are prepared.
+    let first = fetch(rows, step, lane % 4u);
+    if PERSISTENT == 0u {
+      prepare_rows(index, held);
+    }
+    if step < steps {
+      sums = add_step(sums, first, step, lane, word_of_a(place.row, step, lane));
+    }
+    step += SUBGROUPS;
+  } else if PERSISTENT == 0u {
+    prepare_rows(index, held);
+  }
+  for (; step < steps; step += SUBGROUPS) {
+    let weights = fetch(rows, step, lane % 4u);
+    sums = add_step(sums, weights, step, lane, word_of_a(place.row, step, lane));
+  }
+  return sums;
+}
+
+// Writes what invocations have to their subgroup's part of `sh`.
+fn put_sums(index: u32, sums: ProductSums) {
+  let row = sum_of_rows(sums);
+  if index % 4u == 0u {
+    let at = index / SUBGROUP * COLUMNS + index % SUBGROUP / 4u;
+    sh[at] = row.x;
+    sh[at + 8u] = row.y;
+  }
+}

@@ -1,0 +1,186 @@
+// Sums of quant/skinny_cooperative where each column of a fragment is a row of A.
+//
+// needs: ROWS (8 or 16), SUBGROUPS, PERSISTENT, HALF_BLOCKS, lib/fragment_elements, a format's scales, its
+// lib/quant_fragments_* and the order of its quants (lib/quant_in_order or of lib/quant_fragments_q8_0), rows of A
+// (lib/quant_rows or lib/quant_rows_normed), Place, rows_of_b
+
+const_assert ROWS == 8u || ROWS == 16u;
+
+// Of two rows of B that lie eight apart, by rows of A.
+alias ProductSums = Elements;
+
+// Eight elements of a row of A for each block of a unit, as far as they are fetched ahead.
+struct FetchedRow {
+  first: vec4<u32>,
+  second: vec4<u32>,
+  third: vec4<u32>,
+  fourth: vec4<u32>,
+}
+
+// A unit of two rows of B that lie eight apart, or are a gate's and the one that it opens, and what is fetched with it
+// of a row of A.
+struct Pair {
+  low: Quants,
+  high: Quants,
+  low_scales: Scales,
+  high_scales: Scales,
+  row: FetchedRow,
+}
+
+// The vectors of a row of A, from `i` on, that belong to a unit. They come with the unit's weights where there is one row
+// for an invocation: waiting for A by itself took up to 7 % of a product's time. Workgroup memory needs no fetching ahead.
+fn fetch_row(row: u32, i: u32) -> FetchedRow {
+  if ROWS_STAGED || ROWS == 16u {
+    return FetchedRow();
+  }
+  return FetchedRow(
+    eight_of_row(row, i),
+    eight_of_row(row, i + 4u),
+    eight_of_row(row, i + 8u),
+    eight_of_row(row, i + 12u),
+  );
+}
+
+fn eight_of_fetched_row(fetched: vec4<u32>, row: u32, i: u32) -> vec4<u32> {
+  if ROWS_STAGED || ROWS == 16u {
+    return eight_of_row(row, i);
+  }
+  return fetched;
+}
+
+// The unit of two rows of B and of a row of A.
+fn fetch(columns: vec2<u32>, row: u32, unit: u32, j: u32) -> Pair {
+  return Pair(
+    load_quants(columns.x, unit, j),
+    load_quants(columns.y, unit, j),
+    load_scales(columns.x, unit),
+    load_scales(columns.y, unit),
+    fetch_row(row, 16u * unit + j),
+  );
+}
+
+// The columns of A that an invocation multiplies with its word of a block, of two rows that lie eight apart.
+struct Columns {
+  low: vec4<u32>,
+  high: vec4<u32>,
+}
+
+fn columns_of_a(fetched: vec4<u32>, rows: vec2<u32>, i: u32) -> Columns {
+  let low = in_order_of_quants(eight_of_fetched_row(fetched, rows.x, i));
+  if ROWS == 8u {
+    return Columns(low, low);
+  }
+  return Columns(low, in_order_of_quants(eight_of_row(rows.y, i)));
+}
+
+fn keep(columns: Columns, kept: bool) -> Columns {
+  return Columns(select(vec4<u32>(), columns.low, kept), select(vec4<u32>(), columns.high, kept));
+}
+
+// The sums of products of words of two rows of B with A.
+fn products(first: Halves, last: Halves, columns: Columns) -> Elements {
+  let a_first = right_operand_of(elements_of(columns.low.xy, columns.high.xy));
+  let some = coopMultiplyAdd(left_operand_of(first), a_first, Sums());
+  let a_last = right_operand_of(elements_of(columns.low.zw, columns.high.zw));
+  return elements(coopMultiplyAdd(left_operand_of(last), a_last, some));
+}
+
+// Adds products with a factor for each of the two rows.
+fn added(sums: Elements, by: Elements, low: f32, high: f32) -> Elements {
+  if ROWS == 8u {
+    // The columns eight further on are the same rows of A again.
+    return Elements(
+      vec4<f32>(sums.low.xy + low * by.low.xy, 0.0, 0.0),
+      vec4<f32>(sums.high.xy + high * by.high.xy, 0.0, 0.0),
+    );
+  }
+  return Elements(sums.low + low * by.low, sums.high + high * by.high);
+}
+
+fn add_block(
+  sums: Elements,
+  pair: Pair,
+  fetched: vec4<u32>,
+  block: u32,
+  j: u32,
+  rows: vec2<u32>,
+  unit: u32,
+) -> Elements {
+  let columns = columns_of_a(fetched, rows, 16u * unit + 4u * block + j);
+  let low = scale_of(pair.low_scales, block, j);
+  let high = scale_of(pair.high_scales, block, j);
+  let first = Halves(first_in_order(pair.low, block, low.zero), first_in_order(pair.high, block, high.zero));
+  let last = Halves(last_in_order(pair.low, block, low.zero), last_in_order(pair.high, block, high.zero));
+  if HALF_BLOCKS == 1u {
+    // The invocations 0 and 1 of a row have the words of the first half.
+    let half = products(first, last, keep(columns, j < 2u));
+    let other = products(first, last, keep(columns, j >= 2u));
+    let low_0 = scale_of(pair.low_scales, block, 0u).scale;
+    let high_0 = scale_of(pair.high_scales, block, 0u).scale;
+    let low_1 = scale_of(pair.low_scales, block, 2u).scale;
+    let high_1 = scale_of(pair.high_scales, block, 2u).scale;
+    return added(added(sums, half, low_0, high_0), other, low_1, high_1);
+  }
+  let scaled = added(sums, products(first, last, columns), low.scale, high.scale);
+  if HAS_MIN {
+    let ones = Halves(vec4<f16>(1.0h), vec4<f16>(1.0h));
+    return added(scaled, products(ones, ones, columns), -low.min, -high.min);
+  }
+  return scaled;
+}
+
+fn add_unit(sums: Elements, pair: Pair, j: u32, rows: vec2<u32>, unit: u32) -> Elements {
+  let one = add_block(sums, pair, pair.row.first, 0u, j, rows, unit);
+  let two = add_block(one, pair, pair.row.second, 1u, j, rows, unit);
+  let three = add_block(two, pair, pair.row.third, 2u, j, rows, unit);
+  return add_block(three, pair, pair.row.fourth, 3u, j, rows, unit);
+}
+
+// The sums of an invocation for the tile at `place`.
+fn multiply(place: Place, index: u32, held: HeldRows) -> ProductSums {
+  let subgroup = index / SUBGROUP;
+  let j = index % 4u;
+  let line = index % SUBGROUP / 4u;
+  let columns = rows_of_b(place, line);
+  let rows = min(place.row + vec2<u32>(line, line + 8u), vec2<u32>(params.m - 1u));
+  let last = params.units - 1u;
+  // A unit is multiplied while the next is on its way, and the first while rows are prepared.
+  var now = fetch(columns, rows.x, min(subgroup, last), j);
+  if PERSISTENT == 0u {
+    prepare_rows(index, held);
+  }
+  var sums: Elements;
+  var unit = subgroup;
+  // With rows in workgroup memory, nothing is fetched behind the last unit. Without, a second copy of the products costs
+  // more than that saves.
+  let ahead = select(0u, SUBGROUPS, ROWS_STAGED);
+  for (; unit + ahead < params.units; unit += SUBGROUPS) {
+    let next = fetch(columns, rows.x, min(unit + SUBGROUPS, last), j);
+    sums = add_unit(sums, now, j, rows, unit);
+    now = next;
+  }
+  if ROWS_STAGED && unit < params.units {
+    return add_unit(sums, now, j, rows, unit);
+  }
+  return sums;
+}
+
+// Writes the sums of a row of B.
+fn write(start: u32, column: u32, row: u32, numbers: vec4<f32>) {
+  let at = start + row * COLUMNS + column;
+  sh[at] = numbers.x;
+  sh[at + COLUMNS] = numbers.y;
+  if ROWS == 16u {
+    sh[at + 8u * COLUMNS] = numbers.z;
+    sh[at + 9u * COLUMNS] = numbers.w;
+  }
+}
+
+// Writes what an invocation has to its subgroup's part of `sh`.
+fn put_sums(index: u32, sums: ProductSums) {
+  let start = index / SUBGROUP * ROWS * COLUMNS;
+  let j = index % 4u;
+  let line = index % SUBGROUP / 4u;
+  write(start, line, 2u * j, sums.low);
+  write(start, line + 8u, 2u * j, sums.high);
+}
