@@ -235,10 +235,13 @@ impl Tile {
         ctx.is_right(&variant, move |ctx| alone.check(ctx, format, &variant))
     }
 
-    /// Multiplies more rows than a tile has by more columns, along more than a turn.
+    /// More rows than a tile has, more columns, and more units than a turn, as many as all formats allow.
+    const fn tested_shape(self) -> [usize; 3] {
+        [self.rows + 3, FRAGMENT + 5, UNIT * (4 * self.subgroups + 2)]
+    }
+
     fn check(self, ctx: &OpContext, format: QuantFormat, variant: &Variant) -> BackendResult<()> {
-        let (m, n) = (self.rows + 3, FRAGMENT + 5);
-        let k = UNIT * (4 * self.subgroups + 1);
+        let [m, n, k] = self.tested_shape();
         check_product(
             ctx,
             format,
@@ -306,6 +309,17 @@ mod tests {
             Tile::choose(1, 4096, format, false, h200::COMPUTE_UNITS).rows
         };
         assert_eq!([rows(false), rows(true)], [1, 8]);
+    }
+
+    /// A shape that a format doesn't have would pass for a driver's wrong numbers.
+    #[test]
+    fn every_format_has_the_shape_that_is_tested() {
+        for tile in Tile::ALL {
+            let [_, n, k] = tile.tested_shape();
+            for format in kinds() {
+                assert!(QuantLayout::new(OP, format, n, k).is_ok(), "{format} {n} {k}");
+            }
+        }
     }
 
     #[test]
