@@ -54,12 +54,12 @@ fn fetch(rows: vec2<u32>, step: u32, j: u32) -> Step {
 }
 
 // The word j of a column of A, 0 beyond the row's end. A half block has the words 0 and 1 of its block, or 2 and 3.
-fn word_of_a(row: u32, step: u32, lane: u32) -> vec4<u32> {
+fn word_of_a(step: u32, lane: u32) -> vec4<u32> {
   let i = select(32u * step + lane, 16u * step + lane / 8u * 4u + lane % 4u, HALF_BLOCKS == 1u);
   if i >= 16u * params.units || HALF_BLOCKS == 1u && lane / 4u % 2u != lane % 4u / 2u {
     return vec4<u32>();
   }
-  return in_order_of_quants(eight_of_row(row, i));
+  return in_order_of_quants(eight_of_row(0u, i));
 }
 
 // Products of all columns of A with elements of two rows of B.
@@ -110,58 +110,57 @@ fn own_columns(step: Step, zero: f32, j: u32, a: vec4<u32>) -> Columns {
   return either(third, columns_of_blocks(step.second, 2u, zero, a), j == 3u);
 }
 
-// A row's products of an invocation's columns with their scales, less the columns' sums with their minima.
-fn scaled_sum(scales: Scales, j: u32, columns: vec2<f32>, sums_of_a: vec2<f32>) -> f32 {
+// Adds a row's products of an invocation's columns with their scales, less the columns' sums with their minima.
+fn add_scaled(sum: f32, scales: Scales, j: u32, columns: vec2<f32>, sums_of_a: vec2<f32>) -> f32 {
   let block = select(2u * (j % 2u), j, HALF_BLOCKS == 1u);
   let even = scale_of(scales, block, 0u);
   let odd = scale_of(scales, block + 1u - HALF_BLOCKS, 2u * HALF_BLOCKS);
-  let product = even.scale * columns.x + odd.scale * columns.y;
+  let all = sum + even.scale * columns.x + odd.scale * columns.y;
   if HAS_MIN {
-    return product - (even.min * sums_of_a.x + odd.min * sums_of_a.y);
+    return all - even.min * sums_of_a.x - odd.min * sums_of_a.y;
   }
-  return product;
+  return all;
 }
 
 // Adds the products of eight blocks.
-fn add_step(sums: vec2<f32>, step: Step, number: u32, lane: u32, a: vec4<u32>) -> vec2<f32> {
-  let j = lane % 4u;
+fn add_step(sums: vec2<f32>, step: Step, j: u32, a: vec4<u32>) -> vec2<f32> {
   let columns = own_columns(step, scale_of(step.low_scales, 0u, 0u).zero, j, a);
   var sums_of_a: vec2<f32>;
   if HAS_MIN {
     let ones = Halves(vec4<f16>(1.0h), vec4<f16>(1.0h));
     sums_of_a = products(ones, ones, a).low.xy;
   }
-  let low = scaled_sum(step.low_scales, j, columns.low, sums_of_a);
-  let high = scaled_sum(step.high_scales, j, columns.high, sums_of_a);
-  // The last unit's scale, which stands for one beyond the last unit, may be infinite, where products are 0.
-  let is_beyond = HALF_BLOCKS == 0u && UNITS * number + j / 2u >= params.units;
-  return sums + select(vec2<f32>(low, high), vec2<f32>(), is_beyond);
+  let low = add_scaled(sums.x, step.low_scales, j, columns.low, sums_of_a);
+  return vec2<f32>(low, add_scaled(sums.y, step.high_scales, j, columns.high, sums_of_a));
 }
 
 // The sums of an invocation for the tile at `place`.
 fn multiply(place: Place, index: u32, held: HeldRows) -> ProductSums {
-  let subgroup = index / SUBGROUP;
   let lane = index % SUBGROUP;
+  let j = lane % 4u;
   let rows = rows_of_b(place, lane / 4u);
-  let steps = (params.units + UNITS - 1u) / UNITS;
   var sums: vec2<f32>;
-  var step = subgroup;
+  // From the last step to the first, so that only what is ahead of the loop has to know where the row ends.
+  var step = i32((params.units + UNITS - 1u) / UNITS) - 1 - i32(index / SUBGROUP);
   if HALF_BLOCKS == 0u {
     // The first weights are on their way while rows are prepared.
-    let first = fetch(rows, step, lane % 4u);
+    let number = u32(max(step, 0));
+    let first = fetch(rows, number, j);
     if PERSISTENT == 0u {
       prepare_rows(index, held);
     }
-    if step < steps {
-      sums = add_step(sums, first, step, lane, word_of_a(place.row, step, lane));
+    if step >= 0 {
+      let some = add_step(sums, first, j, word_of_a(number, lane));
+      // The last unit stands for those beyond it, with its scale, which may be infinite, where A is 0.
+      sums = select(some, sums, UNITS * number + j / 2u >= params.units);
     }
-    step += SUBGROUPS;
+    step -= i32(SUBGROUPS);
   } else if PERSISTENT == 0u {
     prepare_rows(index, held);
   }
-  for (; step < steps; step += SUBGROUPS) {
-    let weights = fetch(rows, step, lane % 4u);
-    sums = add_step(sums, weights, step, lane, word_of_a(place.row, step, lane));
+  for (; step >= 0; step -= i32(SUBGROUPS)) {
+    let weights = fetch(rows, u32(step), j);
+    sums = add_step(sums, weights, j, word_of_a(u32(step), lane));
   }
   return sums;
 }

@@ -46,6 +46,10 @@ struct Place {
 }
 
 fn place_of(tile: u32) -> Place {
+  if ROWS == 1u {
+    // A has no other row.
+    return Place(0u, tile * RESULTS);
+  }
   return Place(tile / params.tiles_n * ROWS, tile % params.tiles_n * RESULTS);
 }
 

@@ -235,9 +235,10 @@ impl Tile {
         ctx.is_right(&variant, move |ctx| alone.check(ctx, format, &variant))
     }
 
-    /// More rows than a tile has, more columns, and more units than a turn, as many as all formats allow.
+    /// More rows than a tile of several has, more columns, and more units than a turn, as many as all formats allow.
     const fn tested_shape(self) -> [usize; 3] {
-        [self.rows + 3, FRAGMENT + 5, UNIT * (4 * self.subgroups + 2)]
+        let rows = if self.rows == 1 { 1 } else { self.rows + 3 };
+        [rows, FRAGMENT + 5, UNIT * (4 * self.subgroups + 2)]
     }
 
     fn check(self, ctx: &OpContext, format: QuantFormat, variant: &Variant) -> BackendResult<()> {
