@@ -39,28 +39,55 @@ fn check(backend: &WebGpuBackend, kernel: &str, sample: Sample) -> Result<(), Fa
     outcome
 }
 
-/// Whether the kernel makes a product that suits it, and integers are multiplied in their mode alone.
+/// Whether the kernel makes products that suit it, and integers are multiplied in their mode alone.
 fn is_used(backend: &WebGpuBackend, kernel: &str, math: MathMode) -> Result<(), Failed> {
-    const K: usize = 128;
     let file = format!("quant/{}", kernel.trim_end_matches("+int8"));
+    let expected = if math == MathMode::Int8 { format!("quant/quantize_rows, {file}") } else { file };
+    // One row has a workgroup of its own on tensor cores, and each format a test before it is used there.
+    let zeros = [false, true].map(|zero_points| QuantFormat::U4 { group: 32, zero_points });
+    let suited: Vec<_> = match kernel {
+        "skinny_cooperative" => QuantFormat::GGUF
+            .into_iter()
+            .chain(zeros)
+            .flat_map(|format| [1, 9].map(|m| (format, m)))
+            .collect(),
+        _ => vec![(QuantFormat::Q8_0, 1)],
+    };
+    for (format, m) in suited {
+        let [used, exact] = explain(backend, kernel, format, m, math)?;
+        // Subgroups of one size, of 8 or 32, aren't everywhere.
+        let is_optional = kernel.starts_with("decode_subgroup");
+        if exact.contains("quantize") || used != expected && !is_optional {
+            return Err(
+                format!("{used} is used for {m} rows by {format}, {math:?}, and {exact} otherwise").into()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// What makes a product in this mode and with exact activations.
+fn explain(
+    backend: &WebGpuBackend,
+    kernel: &str,
+    format: QuantFormat,
+    m: usize,
+    math: MathMode,
+) -> Result<[String; 2], Failed> {
+    const K: usize = 256;
+    const N: usize = 8;
     let dtype = if kernel == "skinny_cooperative" { DType::F16 } else { DType::F32 };
-    let format = QuantFormat::Q8_0;
-    let ptrs = [K * dtype.size(), format.bytes(8, K)?, 8 * dtype.size()].map(|bytes| backend.alloc(bytes));
+    let ptrs =
+        [m * K * dtype.size(), format.bytes(N, K)?, m * N * dtype.size()].map(|bytes| backend.alloc(bytes));
     let [a, b, c] = ptrs;
     let [a, b, c] = [a?, b?, c?];
     let product = |math| {
-        let [a, c] = [(a, K), (c, 8)].map(|(ptr, ld)| Matrix::new(ptr, dtype, ld));
+        let [a, c] = [(a, K), (c, N)].map(|(ptr, ld)| Matrix::new(ptr, dtype, ld));
         backend.explain_quant_matmul(
-            &QuantMatmulDesc::new(1, a, QuantMatrix::new(b, format, 8, K), c).with_math(math),
+            &QuantMatmulDesc::new(m, a, QuantMatrix::new(b, format, N, K), c).with_math(math),
         )
     };
-    let [used, exact] = [product(math)?, product(MathMode::Standard)?];
+    let explained = [product(math)?, product(MathMode::Standard)?];
     [a, b, c].iter().try_for_each(|&ptr| backend.free(ptr))?;
-    let expected = if math == MathMode::Int8 { format!("quant/quantize_rows, {file}") } else { file };
-    // Subgroups of one size, of 8 or 32, aren't everywhere.
-    let is_optional = kernel.starts_with("decode_subgroup");
-    if exact.contains("quantize") || used != expected && !is_optional {
-        return Err(format!("{used} is used for {math:?}, and {exact} otherwise").into());
-    }
-    Ok(())
+    Ok(explained)
 }

@@ -41,6 +41,7 @@ mod pool;
 mod quant;
 mod quant_int8;
 mod quant_rows;
+mod quant_shapes;
 mod quantize_rows;
 mod random;
 mod reduce;

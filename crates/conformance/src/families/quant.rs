@@ -6,6 +6,7 @@ use backend_api::{Activation, DType, Gate, MathMode};
 
 use super::quant_int8::{self, Blocks};
 use super::quant_rows::{lookups, whole};
+use super::quant_shapes::{infinite, shapes};
 use crate::case::Case;
 use crate::data::{Data, uniform};
 use crate::grid::pairwise;
@@ -37,7 +38,7 @@ const LARGEST_GROUP: usize = 1usize.rotate_right(1);
 const ROWS: [usize; 10] = [1, 2, 3, 4, 5, 8, 9, 16, 17, 33];
 const COLUMNS: [usize; 7] = [1, 2, 3, 7, 8, 33, 66];
 pub(super) const DTYPES: [[DType; 2]; 4] = [[F32, F32], [F16, F16], [F16, F32], [F32, F16]];
-const ALPHAS: [f64; 2] = [1.0, -0.5];
+pub(super) const ALPHAS: [f64; 2] = [1.0, -0.5];
 const EPS: f64 = 1e-5;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +71,7 @@ pub(super) struct Product {
 }
 
 /// A product with nothing beside it.
-const PLAIN: Product = Product {
+pub(super) const PLAIN: Product = Product {
     format: QuantFormat::Q8_0,
     dtypes: [F32; 2],
     m: 0,
@@ -146,101 +147,7 @@ pub(super) fn products() -> Vec<Case> {
             ..PLAIN
         })
     });
-    let shapes = tiles().chain(beyond()).chain(normalised()).chain(long());
-    products.chain(empty).chain(shapes).map(Product::case).collect()
-}
-
-/// Rows so long that loops over them have more than 65,535 iterations, after which some drivers leave a loop: of one
-/// row of A, and of as many as share a read of B, in vectors and number by number.
-fn long() -> impl Iterator<Item = Product> {
-    const SHAPES: [(QuantFormat, DType, usize, usize, usize); 3] = [
-        (QuantFormat::Mxfp4, F32, 1, 2_944_000, 0),
-        (QuantFormat::Q4_0, F16, 8, 2_944_000, 0),
-        (QuantFormat::Q4_0, F16, 8, 524_288, 1),
-    ];
-    SHAPES.into_iter().map(|(format, a_type, m, k, ld_extra)| Product {
-        format,
-        dtypes: [a_type, F32],
-        m,
-        n: 1,
-        k,
-        ld_extra,
-        // Bounds of such sums would have room for what is left out.
-        data: Data::Integers,
-        ..PLAIN
-    })
-}
-
-/// Products of many rows of f16 around the tiles of tensor cores, whose rows are aligned.
-fn tiles() -> impl Iterator<Item = Product> {
-    const BLOCKS: [(QuantFormat, usize); 7] = [
-        (QuantFormat::Q8_0, 96),
-        (QuantFormat::Q8_0, 160),
-        (QuantFormat::Q4_0, 128),
-        (QuantFormat::Q4_0, 288),
-        (QuantFormat::Q4_K, 512),
-        (QuantFormat::Q5_K, 256),
-        (QuantFormat::Q6_K, 256),
-    ];
-    const ROWS: [usize; 4] = [34, 64, 129, 136];
-    const COLUMNS: [usize; 5] = [8, 65, 128, 131, 200];
-    const ACTIVATIONS: [Activation; 3] = [Activation::Identity, Activation::Gelu, Activation::Relu];
-    let grid =
-        pairwise(&[BLOCKS.len(), ROWS.len(), COLUMNS.len(), 2, 2, 2, 2, 3, 3, 2], "quant_matmul tiles");
-    grid.into_iter().map(|row| Product {
-        format: BLOCKS[row[0]].0,
-        dtypes: [F16, [F16, F32][row[3]]],
-        m: ROWS[row[1]],
-        n: COLUMNS[row[2]],
-        k: BLOCKS[row[0]].1,
-        ld_extra: [0, 8][row[4]],
-        alpha: ALPHAS[row[5]],
-        bias: row[6] == 1,
-        activation: ACTIVATIONS[row[7]],
-        residual: [Residual::None, Residual::Apart, Residual::InPlace][row[8]],
-        data: [Data::Uniform, Data::Integers][row[9]],
-        ..PLAIN
-    })
-}
-
-/// Products with weights that no f16 can be: by few rows and by many, of f16 too.
-fn beyond() -> impl Iterator<Item = Product> {
-    const ROWS: [usize; 4] = [1, 5, 16, 33];
-    let grid = pairwise(&[ROWS.len(), 3, 3, 2], "quant_matmul beyond");
-    grid.into_iter().map(|row| Product {
-        format: QuantFormat::Mxfp4,
-        dtypes: [[F16, F32], [F32, F32]][row[3]],
-        m: ROWS[row[0]],
-        n: [5, 16, 65][row[1]],
-        k: [96, 256, 384][row[2]],
-        beyond: true,
-        ..PLAIN
-    })
-}
-
-/// Products of normalised rows of f16 by many rows of B: for all of their tiles on tensor cores, rows are normalised once.
-fn normalised() -> impl Iterator<Item = Product> {
-    const BLOCKS: [(QuantFormat, usize); 4] = [
-        (QuantFormat::Q4_0, 128),
-        (QuantFormat::Q8_0, 256),
-        (QuantFormat::Mxfp4, 384),
-        (QuantFormat::Q4_K, 256),
-    ];
-    let grid = pairwise(&[BLOCKS.len(), 2, 2, 2, 2], "quant_matmul normalised");
-    grid.into_iter().map(|row| {
-        let gate = [None, Some(Gate::Swiglu)][row[2]];
-        Product {
-            format: BLOCKS[row[0]].0,
-            dtypes: [F16, [F16, F32][row[3]]],
-            m: [1, 3][row[1]],
-            n: if gate.is_some() { 4501 } else { 9001 },
-            k: BLOCKS[row[0]].1,
-            residual: [Residual::None, Residual::InPlace][row[4]],
-            norm: true,
-            gate,
-            ..PLAIN
-        }
-    })
+    products.chain(empty).chain(shapes()).map(Product::case).chain(infinite()).collect()
 }
 
 pub(super) fn name_of(format: QuantFormat) -> String {

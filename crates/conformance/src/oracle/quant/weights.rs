@@ -1,5 +1,7 @@
 //! Quantised matrices, read block by block as their formats are documented.
 
+use std::iter::repeat_n;
+
 use backend_api::quant::{GroupScales, MatMulNBits, QuantFormat, UNIT, repack};
 use half::f16;
 
@@ -88,11 +90,26 @@ impl Weights {
                 block[at..at + 2].copy_from_slice(&scales.one(rng).to_le_bytes());
             }
         }
+        Self::of_blocks(format, rows, columns, &blocks)
+    }
+
+    /// Weights of Q8_0 or Q4_0 that are 1, but for the last block of each row, whose scale is infinite.
+    pub(crate) fn ending_in_infinity(format: QuantFormat, rows: usize, columns: usize) -> Self {
+        let (elements, size) = (format.block_elements(), format.block_bytes().unwrap_or(1));
+        let one = if format == QuantFormat::Q8_0 { 1 } else { 0x99 };
+        let block = |scale: f16| scale.to_le_bytes().into_iter().chain(repeat_n(one, size - 2));
+        let row = (1..columns / elements).flat_map(|_| block(f16::ONE)).chain(block(f16::INFINITY));
+        let blocks = row.collect::<Vec<u8>>().repeat(rows);
+        Self::of_blocks(format, rows, columns, &blocks)
+    }
+
+    fn of_blocks(format: QuantFormat, rows: usize, columns: usize, blocks: &[u8]) -> Self {
+        let (elements, size) = (format.block_elements(), format.block_bytes().unwrap_or(1));
         let values = (0..rows * columns)
             .map(|i| weight(format, &blocks[i / elements * size..][..size], i % elements))
             .collect();
         let mut planes = vec![0; format.bytes(rows, columns).unwrap_or(0)];
-        repack(format, rows, columns, &blocks, &mut planes).expect("blocks of this size");
+        repack(format, rows, columns, blocks, &mut planes).expect("blocks of this size");
         Self { columns, planes, values }
     }
 
