@@ -119,13 +119,13 @@ fn few() -> impl Iterator<Item = Product> {
         (QuantFormat::Q8_0, 4480),
         (QuantFormat::Q4_0, 128),
         (QuantFormat::Q4_0, 2176),
-        (QuantFormat::Mxfp4, 640),
+        (QuantFormat::Mxfp4, 2432),
         (QuantFormat::Q4_K, 256),
         (QuantFormat::Q4_K, 4352),
         (QuantFormat::Q5_K, 2304),
         (QuantFormat::Q6_K, 2304),
         (QuantFormat::U4 { group: 16, zero_points: false }, 1152),
-        (QuantFormat::U4 { group: 32, zero_points: false }, 384),
+        (QuantFormat::U4 { group: 32, zero_points: false }, 2176),
         (QuantFormat::U4 { group: 128, zero_points: true }, 2176),
     ];
     let activations = Activation::ALL.len();

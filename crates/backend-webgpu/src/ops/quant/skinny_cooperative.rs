@@ -82,6 +82,9 @@ const STAGED: usize = 8 * 512;
 const FEW_SUBGROUPS: usize = 8;
 const MANY_SUBGROUPS: usize = 16;
 
+/// Units of a row for each of few subgroups up to which more subgroups would only add their sums.
+const SHORT_TURNS: usize = 2;
+
 /// Workgroups of many subgroups that run at once on a compute unit, as times tell: no driver says how many registers
 /// they take.
 const AT_ONCE: usize = 2;
@@ -93,7 +96,7 @@ const PERSISTENT_ROWS: usize = 3;
 const MOST_PREPARED: usize = 4;
 
 /// Whether the halves of a format's blocks have scales of their own.
-fn has_half_blocks(format: QuantFormat) -> bool {
+const fn has_half_blocks(format: QuantFormat) -> bool {
     match format {
         QuantFormat::Q6_K => true,
         QuantFormat::U4 { group, .. } => group < 32,
@@ -128,17 +131,26 @@ impl Tile {
         Self { rows, subgroups, persistent: false }
     }
 
-    /// The workgroup for so many rows of C and so many of B.
-    fn choose(m: usize, n: usize, format: QuantFormat, normed: bool, compute_units: usize) -> Self {
-        let rows = match m {
-            1 if has_one_zero_point(format) => 1,
-            ..=8 => 8,
-            _ => FRAGMENT,
+    /// The workgroup for so many rows of A by B.
+    fn choose(m: usize, b: &QuantMatrix, normed: bool, compute_units: usize) -> Self {
+        let columns = b.rows.div_ceil(FRAGMENT);
+        let tile = |rows: usize| {
+            let workgroups = m.div_ceil(rows).saturating_mul(columns);
+            let is_above = |most: usize| workgroups > most.saturating_mul(compute_units);
+            let has_few = is_above(AT_ONCE) || b.columns <= FEW_SUBGROUPS * SHORT_TURNS * UNIT;
+            let subgroups = if has_few { FEW_SUBGROUPS } else { MANY_SUBGROUPS };
+            Self { rows, subgroups, persistent: normed && is_above(MOST_PREPARED) }
         };
-        let workgroups = m.div_ceil(rows).saturating_mul(n.div_ceil(FRAGMENT));
-        let is_above = |most: usize| workgroups > most.saturating_mul(compute_units);
-        let subgroups = if is_above(AT_ONCE) { FEW_SUBGROUPS } else { MANY_SUBGROUPS };
-        Self { rows, subgroups, persistent: normed && is_above(MOST_PREPARED) }
+        if m == 1 && has_one_zero_point(b.format) {
+            let one = tile(1);
+            // Of whole blocks, a subgroup takes two units at once. Where a row has fewer than that for each, some have nothing to
+            // do, and waiting for two takes longer than for one.
+            let at_once = if has_half_blocks(b.format) { 1 } else { 2 };
+            if one.persistent || b.columns >= FEW_SUBGROUPS * at_once * UNIT {
+                return one;
+            }
+        }
+        tile(if m <= 8 { 8 } else { FRAGMENT })
     }
 
     /// Workgroups for so many tiles.
@@ -155,7 +167,7 @@ impl Tile {
         [self.rows, if gated { FRAGMENT / 2 } else { FRAGMENT }]
     }
 
-    /// Turns of the longest loop along a row of so many units.
+    /// Turns of the longest loop along a row of so many units, at most.
     pub(super) const fn iterations(self, units: usize) -> usize {
         units.div_ceil(self.subgroups)
     }
@@ -202,8 +214,8 @@ impl Tile {
             && width == VecWidth::Eight
             && fits_staged
             && (desc.gate.is_none() || is_bindable(ctx, layout));
-        let QuantMatrix { format, rows: n, .. } = desc.b;
-        let tile = Self::choose(desc.m, n, format, desc.norm.is_some(), ctx.profile().compute_units);
+        let format = desc.b.format;
+        let tile = Self::choose(desc.m, &desc.b, desc.norm.is_some(), ctx.profile().compute_units);
         // Where scales have to be unpacked for each row, tile after tile with rows normalised once takes as long as an
         // operation for them all and a workgroup for each tile.
         let unpacks_scales = match format {
@@ -291,10 +303,14 @@ mod tests {
     use super::*;
     use crate::device::h200;
 
+    fn choose(m: usize, format: QuantFormat, [n, k]: [usize; 2], normed: bool) -> Tile {
+        Tile::choose(m, &QuantMatrix::new(0, format, n, k), normed, h200::COMPUTE_UNITS)
+    }
+
     #[test]
     fn few_workgroups_have_many_subgroups() {
         let choose = |m, n| {
-            let tile = Tile::choose(m, n, QuantFormat::Q4_0, false, h200::COMPUTE_UNITS);
+            let tile = choose(m, QuantFormat::Q4_0, [n, 4096], false);
             (tile.rows, tile.subgroups)
         };
         assert_eq!([choose(1, 4096), choose(8, 14336), choose(9, 4096)], [(1, 16), (8, 8), (16, 16)]);
@@ -302,13 +318,25 @@ mod tests {
         assert_eq!([choose(2, 4096), choose(0, 4096)], [(8, 16), (8, 16)]);
     }
 
+    #[test]
+    fn subgroups_are_as_many_as_a_short_row_feeds() {
+        let choose = |format, n, k, normed| {
+            let tile = choose(1, format, [n, k], normed);
+            (tile.rows, tile.subgroups)
+        };
+        let q4_0 = |n, k| choose(QuantFormat::Q4_0, n, k, false);
+        assert_eq!([q4_0(896, 896), q4_0(151_936, 896)], [(8, 8), (8, 8)]);
+        assert_eq!([q4_0(2048, 2048), q4_0(3072, 3072)], [(1, 8), (1, 16)]);
+        // Tile after tile, and where a subgroup takes a unit at once.
+        assert_eq!(choose(QuantFormat::Q4_0, 9728, 896, true), (1, 8));
+        assert_eq!(choose(QuantFormat::Q6_K, 4096, 1024, false), (1, 8));
+    }
+
     /// A zero point for each block isn't what all columns of a fragment have.
     #[test]
     fn zero_points_of_groups_take_a_tile_of_more_rows() {
-        let rows = |zero_points| {
-            let format = QuantFormat::U4 { group: 32, zero_points };
-            Tile::choose(1, 4096, format, false, h200::COMPUTE_UNITS).rows
-        };
+        let rows =
+            |zero_points| choose(1, QuantFormat::U4 { group: 32, zero_points }, [4096, 4096], false).rows;
         assert_eq!([rows(false), rows(true)], [1, 8]);
     }
 
@@ -325,8 +353,7 @@ mod tests {
 
     #[test]
     fn many_tiles_share_normalised_rows() {
-        let is_persistent =
-            |n, normed| Tile::choose(1, n, QuantFormat::Q4_0, normed, h200::COMPUTE_UNITS).persistent;
+        let is_persistent = |n, normed| choose(1, QuantFormat::Q4_0, [n, 4096], normed).persistent;
         assert_eq!([6144, 14336, 28672].map(|n| is_persistent(n, true)), [false, true, true]);
         assert!(!is_persistent(28672, false));
     }
