@@ -87,6 +87,10 @@ pub(super) const fn fragment_libs(
     normed: bool,
     half: bool,
 ) -> &'static [Lib] {
+    // No browser offers tensor cores.
+    if cfg!(target_family = "wasm") {
+        return &[];
+    }
     macro_rules! with_results {
         ($($fragments:ident),+) => {
             match (normed, half) {
