@@ -65,6 +65,7 @@ impl Call {
         let on_tensor_cores = kernel == "skinny_cooperative";
         let head_dim = rng.pick(&[2, 4, 10, 16, 32]);
         let kv_heads = 1 + rng.below(2);
+        let rows = rng.pick(&[1, 1, 2, 3, 5, 9, 17]);
         Self {
             format: rng.pick(&[
                 QuantFormat::Q8_0,
@@ -74,12 +75,17 @@ impl Call {
             a: if on_tensor_cores { DType::F16 } else { rng.pick(&[DType::F32, DType::F16]) },
             c: rng.pick(&[DType::F32, DType::F16]),
             kv: rng.pick(&[DType::F32, DType::F16]),
-            rows: rng.pick(&[1, 1, 2, 3, 5, 9, 17]),
+            rows,
             heads: kv_heads * (1 + rng.below(3)),
             kv_heads,
             head_dim,
             rotary_dim: if rng.one_in(3) { 2 * rng.below(head_dim / 2 + 1) } else { head_dim },
-            k: if on_tensor_cores { 128 * (1 + rng.below(3)) } else { 32 * (1 + rng.below(5)) },
+            k: match (on_tensor_cores, rows) {
+                (false, _) => 32 * (1 + rng.below(5)),
+                // Of one row, short ones and others have workgroups of their own.
+                (true, 1) if rng.one_in(2) => rng.pick(&[2048, 2176]),
+                (true, _) => 128 * (1 + rng.below(3)),
+            },
             padding: 8 * rng.below(2),
             alpha: rng.pick(&[1.0, -2.0]),
             has_bias: rng.one_in(2),

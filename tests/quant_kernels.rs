@@ -71,21 +71,19 @@ fn explain(
     backend: &WebGpuBackend,
     kernel: &str,
     format: QuantFormat,
-    m: usize,
+    [m, k]: [usize; 2],
     math: MathMode,
 ) -> Result<[String; 2], Failed> {
-    // Shorter rows have a workgroup of several.
-    const K: usize = 2048;
     const N: usize = 8;
     let dtype = if kernel == "skinny_cooperative" { DType::F16 } else { DType::F32 };
     let ptrs =
-        [m * K * dtype.size(), format.bytes(N, K)?, m * N * dtype.size()].map(|bytes| backend.alloc(bytes));
+        [m * k * dtype.size(), format.bytes(N, k)?, m * N * dtype.size()].map(|bytes| backend.alloc(bytes));
     let [a, b, c] = ptrs;
     let [a, b, c] = [a?, b?, c?];
     let product = |math| {
-        let [a, c] = [(a, K), (c, N)].map(|(ptr, ld)| Matrix::new(ptr, dtype, ld));
+        let [a, c] = [(a, k), (c, N)].map(|(ptr, ld)| Matrix::new(ptr, dtype, ld));
         backend.explain_quant_matmul(
-            &QuantMatmulDesc::new(m, a, QuantMatrix::new(b, format, N, K), c).with_math(math),
+            &QuantMatmulDesc::new(m, a, QuantMatrix::new(b, format, N, k), c).with_math(math),
         )
     };
     let explained = [product(math)?, product(MathMode::Standard)?];

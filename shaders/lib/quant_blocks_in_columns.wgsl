@@ -1,12 +1,13 @@
 // Sums of quant/skinny_cooperative for one row of A, where each column of a fragment is a block of that row.
 //
-// Column c of a right operand has the elements of the row's block c, of eight blocks, which one load of A brings. Of its
-// product with block c of rows of B, only column c belongs to the result. An invocation has the columns 2j and 2j + 1 of
-// its rows of B, so that it scales two blocks, where one row in all columns would have it scale all eight.
+// Column c of a right operand has the elements of the row's block c, of eight blocks, which one load of A brings; with
+// HALF_BLOCKS, those of half c % 2 of block c / 2, of four, and zeros for the other half. Of its product with that block
+// of rows of B, only column c belongs to the result. An invocation has the columns 2j and 2j + 1 of its rows of B, so that
+// it scales two blocks, where one row in all columns would have it scale all eight.
 //
-// needs: ROWS = 1, SUBGROUPS, PERSISTENT, HALF_BLOCKS, lib/fragment_elements, a format's scales, all of one zero point, its
-// lib/quant_fragments_* and the order of its quants (lib/quant_in_order or of lib/quant_fragments_q8_0), rows of A
-// (lib/quant_rows or lib/quant_rows_normed), Place, rows_of_b
+// needs: ROWS = 1, SUBGROUP, SUBGROUPS, COLUMNS, PERSISTENT, HALF_BLOCKS, sh, params, lib/fragment_elements, a format's
+// scales, all of one zero point, its lib/quant_fragments_* and the order of its quants (lib/quant_in_order or of
+// lib/quant_fragments_q8_0), rows of A (lib/quant_rows or lib/quant_rows_normed), Place, rows_of_b
 
 const_assert ROWS == 1u;
 
@@ -140,7 +141,7 @@ fn multiply(place: Place, index: u32, held: HeldRows) -> ProductSums {
   let j = lane % 4u;
   let rows = rows_of_b(place, lane / 4u);
   var sums: vec2<f32>;
-  // From the last step to the first, so that only what is ahead of the loop has to know where the row ends.
+  // From the last step to the first, so that sums of a turn of the loop are always of columns within the row.
   var step = i32((params.units + UNITS - 1u) / UNITS) - 1 - i32(index / SUBGROUP);
   if HALF_BLOCKS == 0u {
     // The first weights are on their way while rows are prepared.

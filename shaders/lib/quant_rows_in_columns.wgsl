@@ -1,8 +1,8 @@
 // Sums of quant/skinny_cooperative where each column of a fragment is a row of A.
 //
-// needs: ROWS (8 or 16), SUBGROUPS, PERSISTENT, HALF_BLOCKS, lib/fragment_elements, a format's scales, its
-// lib/quant_fragments_* and the order of its quants (lib/quant_in_order or of lib/quant_fragments_q8_0), rows of A
-// (lib/quant_rows or lib/quant_rows_normed), Place, rows_of_b
+// needs: ROWS (8 or 16), SUBGROUP, SUBGROUPS, COLUMNS, PERSISTENT, HALF_BLOCKS, sh, params, lib/fragment_elements, a
+// format's scales, its lib/quant_fragments_* and the order of its quants (lib/quant_in_order or of
+// lib/quant_fragments_q8_0), rows of A (lib/quant_rows or lib/quant_rows_normed), Place, rows_of_b
 
 const_assert ROWS == 8u || ROWS == 16u;
 

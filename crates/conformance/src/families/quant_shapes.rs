@@ -114,37 +114,46 @@ fn normalised() -> impl Iterator<Item = Product> {
 /// Products of few rows of f16 along whole units of 128, an odd number of them and an even one, fewer than a workgroup takes
 /// at once and more.
 fn few() -> impl Iterator<Item = Product> {
-    const BLOCKS: [(QuantFormat, usize); 12] = [
+    const BLOCKS: [(QuantFormat, usize); 13] = [
         (QuantFormat::Q8_0, 384),
         (QuantFormat::Q8_0, 4480),
         (QuantFormat::Q4_0, 128),
+        (QuantFormat::Q4_0, 2048),
         (QuantFormat::Q4_0, 2176),
         (QuantFormat::Mxfp4, 2432),
-        (QuantFormat::Q4_K, 256),
-        (QuantFormat::Q4_K, 4352),
+        (QuantFormat::Q4_K, 2048),
+        (QuantFormat::Q4_K, 4096),
         (QuantFormat::Q5_K, 2304),
         (QuantFormat::Q6_K, 2304),
         (QuantFormat::U4 { group: 16, zero_points: false }, 1152),
         (QuantFormat::U4 { group: 32, zero_points: false }, 2176),
         (QuantFormat::U4 { group: 128, zero_points: true }, 2176),
     ];
+    /// Elements of all rows that tensor cores normalise.
+    const MOST_NORMED: usize = 4096;
     let activations = Activation::ALL.len();
-    let grid =
-        pairwise(&[BLOCKS.len(), 4, 4, 2, 2, 2, 2, activations, 3, Gate::ALL.len() + 3], "quant_matmul few");
-    grid.into_iter().map(move |row| Product {
-        format: BLOCKS[row[0]].0,
-        dtypes: [F16, [F16, F32][row[3]]],
-        // One row has a kernel of its own.
-        m: [1, 1, 2, 9][row[1]],
-        n: [1, 8, 21, 40][row[2]],
-        k: BLOCKS[row[0]].1,
-        ld_extra: [0, 8][row[4]],
-        alpha: ALPHAS[row[5]],
-        bias: row[6] == 1,
-        activation: Activation::ALL[row[7]],
-        residual: [Residual::None, Residual::Apart, Residual::InPlace][row[8]],
-        gate: Gate::ALL.get(row[9]).copied(),
-        ..PLAIN
+    let values = [BLOCKS.len(), 4, 4, 2, 2, 2, 2, activations, 3, Gate::ALL.len() + 3, 2];
+    pairwise(&values, "quant_matmul few").into_iter().map(move |row| {
+        let (format, k) = BLOCKS[row[0]];
+        // One long row has a kernel of its own.
+        let m = [1, 1, 2, 9][row[1]];
+        let norm = row[10] == 1 && m * k <= MOST_NORMED;
+        let apart = if norm { Residual::InPlace } else { Residual::Apart };
+        Product {
+            format,
+            dtypes: [F16, [F16, F32][row[3]]],
+            m,
+            n: [1, 8, 21, 40][row[2]],
+            k,
+            ld_extra: [0, 8][row[4]],
+            alpha: ALPHAS[row[5]],
+            bias: row[6] == 1,
+            activation: Activation::ALL[row[7]],
+            residual: [Residual::None, apart, Residual::InPlace][row[8]],
+            norm,
+            gate: Gate::ALL.get(row[9]).copied(),
+            ..PLAIN
+        }
     })
 }
 
@@ -152,7 +161,7 @@ fn few() -> impl Iterator<Item = Product> {
 /// the row.
 pub(super) fn infinite() -> impl Iterator<Item = Case> {
     let formats = [QuantFormat::Q8_0, QuantFormat::Q4_0];
-    let shapes = [128, 384, 2176].into_iter().flat_map(|k| [1, 2].map(|m| (m, k)));
+    let shapes = [128, 2176, 4480].into_iter().flat_map(|k| [1, 2].map(|m| (m, k)));
     formats.into_iter().flat_map(move |format| shapes.clone().map(move |shape| (format, shape))).map(
         |(format, (m, k))| {
             const N: usize = 5;

@@ -137,8 +137,8 @@ impl Tile {
         let tile = |rows: usize| {
             let workgroups = m.div_ceil(rows).saturating_mul(columns);
             let is_above = |most: usize| workgroups > most.saturating_mul(compute_units);
-            let has_few = is_above(AT_ONCE) || b.columns <= FEW_SUBGROUPS * SHORT_TURNS * UNIT;
-            let subgroups = if has_few { FEW_SUBGROUPS } else { MANY_SUBGROUPS };
+            let is_short = rows <= 8 && b.columns <= FEW_SUBGROUPS * SHORT_TURNS * UNIT;
+            let subgroups = if is_short || is_above(AT_ONCE) { FEW_SUBGROUPS } else { MANY_SUBGROUPS };
             Self { rows, subgroups, persistent: normed && is_above(MOST_PREPARED) }
         };
         if m == 1 && has_one_zero_point(b.format) {
@@ -204,9 +204,11 @@ impl Tile {
             return None;
         }
         let width = VecWidth::fitting(DType::F16, &[&operands.a, &operands.norm], &strides_of_a(desc));
-        let staged = if desc.norm.is_some() { desc.m.saturating_mul(desc.k()) } else { 0 };
-        let fits_staged = desc.norm.is_none()
-            || staged <= STAGED && desc.m <= STAGED_ROWS && !operands.has_residual_apart();
+        let normed = desc.norm.is_some();
+        let fits_staged = !normed
+            || desc.m <= STAGED_ROWS
+                && desc.m.saturating_mul(desc.k()) <= STAGED
+                && !operands.has_residual_apart();
         let fits = desc.a.dtype == DType::F16
             && (1..=MOST_ROWS).contains(&desc.m)
             && desc.k() > 0
@@ -214,21 +216,28 @@ impl Tile {
             && width == VecWidth::Eight
             && fits_staged
             && (desc.gate.is_none() || is_bindable(ctx, layout));
-        let format = desc.b.format;
-        let tile = Self::choose(desc.m, &desc.b, desc.norm.is_some(), ctx.profile().compute_units);
-        // Where scales have to be unpacked for each row, tile after tile with rows normalised once takes as long as an
-        // operation for them all and a workgroup for each tile.
+        let QuantMatrix { format, .. } = desc.b;
+        let tile = Self::choose(desc.m, &desc.b, normed, ctx.profile().compute_units);
+        let is_usable = (is_asked_for || tile.is_fast(format)) && tile.has_room(ctx, normed);
+        (fits && is_usable && tile.passes(ctx, format)).then_some(tile)
+    }
+
+    /// Whether tile after tile with rows normalised once is faster than an operation for them all and a workgroup for each
+    /// tile: not where scales have to be unpacked for each row.
+    fn is_fast(self, format: QuantFormat) -> bool {
         let unpacks_scales = match format {
             QuantFormat::Q4_0 | QuantFormat::Q8_0 | QuantFormat::Mxfp4 | QuantFormat::U4 { .. } => false,
-            _ => tile.rows > 1 || has_half_blocks(format),
+            _ => self.rows > 1 || has_half_blocks(format),
         };
-        let is_fast = !(tile.persistent && unpacks_scales);
-        let mut bytes = tile.subgroups * tile.rows * FRAGMENT * size_of::<f32>();
-        if desc.norm.is_some() {
-            bytes += 2 * STAGED + tile.subgroups * STAGED_ROWS * size_of::<f32>();
+        !(self.persistent && unpacks_scales)
+    }
+
+    fn has_room(self, ctx: &OpContext, normed: bool) -> bool {
+        let mut bytes = self.subgroups * self.rows * FRAGMENT * size_of::<f32>();
+        if normed {
+            bytes += 2 * STAGED + self.subgroups * STAGED_ROWS * size_of::<f32>();
         }
-        let has_room = has_room(&gpu.limits, tile.subgroups * SUBGROUP, bytes);
-        (fits && (is_fast || is_asked_for) && has_room && tile.passes(ctx, format)).then_some(tile)
+        has_room(&ctx.gpu().limits, self.subgroups * SUBGROUP, bytes)
     }
 
     /// Whether the device makes right products with it.
@@ -247,14 +256,16 @@ impl Tile {
         ctx.is_right(&variant, move |ctx| alone.check(ctx, format, &variant))
     }
 
-    /// More rows than a tile of several has, more columns, and more units than a turn, as many as all formats allow.
-    const fn tested_shape(self) -> [usize; 3] {
+    /// More rows than a tile of several has, more columns, and more units than a turn, an odd number of them where the format
+    /// allows it.
+    const fn tested_shape(self, format: QuantFormat) -> [usize; 3] {
         let rows = if self.rows == 1 { 1 } else { self.rows + 3 };
-        [rows, FRAGMENT + 5, UNIT * (4 * self.subgroups + 2)]
+        let more = if format.block_elements() > UNIT { 2 } else { 1 };
+        [rows, FRAGMENT + 5, UNIT * (4 * self.subgroups + more)]
     }
 
     fn check(self, ctx: &OpContext, format: QuantFormat, variant: &Variant) -> BackendResult<()> {
-        let [m, n, k] = self.tested_shape();
+        let [m, n, k] = self.tested_shape(format);
         check_product(
             ctx,
             format,
@@ -344,8 +355,8 @@ mod tests {
     #[test]
     fn every_format_has_the_shape_that_is_tested() {
         for tile in Tile::ALL {
-            let [_, n, k] = tile.tested_shape();
             for format in kinds() {
+                let [_, n, k] = tile.tested_shape(format);
                 assert!(QuantLayout::new(OP, format, n, k).is_ok(), "{format} {n} {k}");
             }
         }
