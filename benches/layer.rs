@@ -34,17 +34,65 @@ impl Shape {
         self.kv_heads * self.head_dim
     }
 
-    /// Rows and columns of the weights of queries, keys and values, of attention's output, of gate and up, and of down.
-    const fn weights(&self) -> [[usize; 2]; 4] {
-        let Self { hidden, heads, head_dim, inner, .. } = *self;
-        let query = heads * head_dim;
-        [[query + 2 * self.kv_width(), hidden], [hidden, query], [2 * inner, hidden], [hidden, inner]]
+    const fn query_width(&self) -> usize {
+        self.heads * self.head_dim
+    }
+
+    const fn qkv_width(&self) -> usize {
+        self.query_width() + 2 * self.kv_width()
+    }
+}
+
+/// The weights of a layer.
+#[derive(Clone, Copy)]
+enum Weights {
+    /// Queries and keys, and values if they are of one format with them.
+    Qkv,
+    /// Values of another format.
+    Values,
+    Output,
+    GateUp,
+    Down,
+}
+
+impl Weights {
+    const ALL: [Self; 5] = [Self::Qkv, Self::Values, Self::Output, Self::GateUp, Self::Down];
+}
+
+/// The formats of a layer's weights.
+#[derive(Clone, Copy)]
+struct Formats {
+    most: QuantFormat,
+    values_and_down: QuantFormat,
+}
+
+impl Formats {
+    const fn all(format: QuantFormat) -> Self {
+        Self { most: format, values_and_down: format }
+    }
+
+    /// Half of the layers of a Q4_K_M.
+    const MIXED: Self = Self { most: QuantFormat::Q4_K, values_and_down: QuantFormat::Q6_K };
+
+    fn name(self) -> &'static str {
+        if self.are_mixed() { "q4_k_m" } else { self.most.name() }
+    }
+
+    fn are_mixed(self) -> bool {
+        self.most != self.values_and_down
+    }
+
+    const fn of(self, weights: Weights) -> QuantFormat {
+        match weights {
+            Weights::Values | Weights::Down => self.values_and_down,
+            Weights::Qkv | Weights::Output | Weights::GateUp => self.most,
+        }
     }
 }
 
 /// Handles of a layer.
 struct Layer {
-    weights: [u64; 4],
+    weights: [u64; Weights::ALL.len()],
     norm: u64,
     cache: u64,
 }
@@ -52,7 +100,7 @@ struct Layer {
 /// Layers, and what they share.
 struct Decoder {
     shape: Shape,
-    format: QuantFormat,
+    formats: Formats,
     layers: Vec<Layer>,
     /// Activations: of the hidden size twice, queries with keys and values, and the inner ones.
     x: u64,
@@ -94,28 +142,25 @@ const STEPS: [(&str, &[Step]); 9] = [
 ];
 
 impl Decoder {
-    fn new(subject: &Subject, shape: Shape, format: QuantFormat) -> Self {
-        let words = |[rows, columns]: [usize; 2]| {
-            format.bytes(rows, columns).expect("whole blocks").div_ceil(DType::F32.size())
-        };
+    fn new(subject: &Subject, shape: Shape, formats: Formats) -> Self {
+        let words = |weights| weight_bytes(shape, formats, weights).div_ceil(DType::F32.size());
         let [_, room] = shape.keys;
         let layers = (0..LAYERS)
             .map(|_| Layer {
-                weights: shape.weights().map(|weight| subject.operand(DType::F32, words(weight))),
+                weights: Weights::ALL.map(|weights| subject.operand(DType::F32, words(weights))),
                 norm: subject.operand(DTYPE, shape.hidden),
                 cache: subject.operand(DTYPE, room * 2 * shape.kv_width()),
             })
             .collect();
-        let [[qkv, _], [_, query], ..] = shape.weights();
         let table = || subject.operand(DType::F32, room * shape.head_dim / 2);
         let keys = shape.keys[0] as u32;
         Self {
             shape,
-            format,
+            formats,
             layers,
             x: subject.operand(DTYPE, shape.hidden),
-            update: subject.operand(DTYPE, shape.hidden.max(query)),
-            qkv: subject.operand(DTYPE, qkv),
+            update: subject.operand(DTYPE, shape.hidden.max(shape.query_width())),
+            qkv: subject.operand(DTYPE, shape.qkv_width()),
             inner: subject.operand(DTYPE, shape.inner),
             tables: RopeTables { cos: table(), sin: table(), max_position: room },
             position: subject.words(keys - 1, 1),
@@ -125,58 +170,72 @@ impl Decoder {
 
     /// Elements as large as the weights of all layers' steps, which are what takes the time.
     fn elements(&self, steps: &[Step]) -> usize {
-        let weights = steps.iter().filter_map(|step| match step {
-            Step::Qkv => Some(0),
-            Step::Output => Some(1),
-            Step::GateUp | Step::NormGateUp => Some(2),
-            Step::Down => Some(3),
-            Step::RopeAppend | Step::Attention | Step::Norm => None,
+        let bytes = |weights| weight_bytes(self.shape, self.formats, weights);
+        let bytes = steps.iter().map(|step| match step {
+            Step::Qkv => bytes(Weights::Qkv) + bytes(Weights::Values),
+            Step::Output => bytes(Weights::Output),
+            Step::GateUp | Step::NormGateUp => bytes(Weights::GateUp),
+            Step::Down => bytes(Weights::Down),
+            Step::RopeAppend | Step::Attention | Step::Norm => 0,
         });
-        let bytes = |which: usize| {
-            let [rows, columns] = self.shape.weights()[which];
-            self.format.bytes(rows, columns).expect("whole blocks")
-        };
-        weights.map(|which| LAYERS * bytes(which) / DTYPE.size()).sum()
+        bytes.map(|bytes| LAYERS * bytes / DTYPE.size()).sum()
     }
 
-    fn product(&self, layer: &Layer, which: usize, [input, output]: [u64; 2]) -> QuantMatmulDesc {
-        let [rows, columns] = self.shape.weights()[which];
-        let b = QuantMatrix::new(layer.weights[which], self.format, rows, columns);
+    fn product(&self, layer: &Layer, weights: Weights, [input, output]: [u64; 2]) -> QuantMatmulDesc {
+        let [rows, columns] = size(self.shape, self.formats, weights);
+        let b = QuantMatrix::new(layer.weights[weights as usize], self.formats.of(weights), rows, columns);
         let matrix = |ptr, columns| Matrix::new(ptr, DTYPE, columns);
         QuantMatmulDesc::new(1, matrix(input, columns), b, matrix(output, rows))
     }
 
+    /// Queries, keys and values of a row that is normalised: in one product, or with values of another format in two and an
+    /// operation for the norm.
+    fn qkv(&self, backend: &dyn ComputeBackend, layer: &Layer) -> BackendResult<()> {
+        let Self { shape, x, update, qkv, .. } = *self;
+        if !self.formats.are_mixed() {
+            let norm = RmsNorm::new(layer.norm, 1e-5);
+            return backend.quant_matmul(&self.product(layer, Weights::Qkv, [x, qkv]).with_norm(norm));
+        }
+        self.norm(backend, layer)?;
+        let mut values = self.product(layer, Weights::Values, [update, qkv]);
+        values.c = values.c.with_offset(shape.qkv_width() - shape.kv_width());
+        backend.quant_matmul(&values)?;
+        backend.quant_matmul(&self.product(layer, Weights::Qkv, [update, qkv]))
+    }
+
+    fn norm(&self, backend: &dyn ComputeBackend, layer: &Layer) -> BackendResult<()> {
+        let desc = RmsNormDesc::new(DTYPE, self.x, self.update, 1, self.shape.hidden);
+        backend.rms_norm(&desc.with_weight(layer.norm))
+    }
+
     fn call(&self, backend: &dyn ComputeBackend, layer: &Layer, step: Step) -> BackendResult<()> {
-        let Self { shape, x, update, qkv, inner, .. } = *self;
+        let Self { shape, x, update, inner, .. } = *self;
         let norm = RmsNorm::new(layer.norm, 1e-5);
         let residual = Matrix::new(x, DTYPE, shape.hidden);
         let gate_up = |input| {
-            let mut desc = self.product(layer, 2, [input, inner]).with_gate(Gate::Swiglu);
+            let mut desc = self.product(layer, Weights::GateUp, [input, inner]).with_gate(Gate::Swiglu);
             desc.c = Matrix::new(inner, DTYPE, shape.inner);
             desc
         };
         match step {
-            Step::Qkv => backend.quant_matmul(&self.product(layer, 0, [x, qkv]).with_norm(norm)),
+            Step::Qkv => self.qkv(backend, layer),
             Step::RopeAppend => self.rope_append(backend, layer),
             Step::Attention => self.attention(backend, layer),
-            Step::Output => {
-                backend.quant_matmul(&self.product(layer, 1, [update, x]).with_residual(residual))
-            }
-            Step::Norm => {
-                let desc = RmsNormDesc::new(DTYPE, x, update, 1, shape.hidden).with_weight(layer.norm);
-                backend.rms_norm(&desc)
-            }
+            Step::Output => backend
+                .quant_matmul(&self.product(layer, Weights::Output, [update, x]).with_residual(residual)),
+            Step::Norm => self.norm(backend, layer),
             Step::GateUp => backend.quant_matmul(&gate_up(update)),
             Step::NormGateUp => backend.quant_matmul(&gate_up(x).with_norm(norm)),
-            Step::Down => backend.quant_matmul(&self.product(layer, 3, [inner, x]).with_residual(residual)),
+            Step::Down => {
+                backend.quant_matmul(&self.product(layer, Weights::Down, [inner, x]).with_residual(residual))
+            }
         }
     }
 
     fn rope_append(&self, backend: &dyn ComputeBackend, layer: &Layer) -> BackendResult<()> {
         let Shape { heads, kv_heads, head_dim, keys: [_, cache_rows], .. } = self.shape;
         let shape = RopeAppendShape { rows: 1, heads, kv_heads, head_dim, cache_rows };
-        let [[width, _], ..] = self.shape.weights();
-        let qkv = Matrix::new(self.qkv, DTYPE, width);
+        let qkv = Matrix::new(self.qkv, DTYPE, self.shape.qkv_width());
         let cache = Matrix::new(layer.cache, DTYPE, 2 * self.shape.kv_width());
         let desc = RopeAppendDesc::new(qkv, cache, self.tables, shape, self.position, self.position);
         backend.rope_append(&desc.with_style(RopeStyle::Interleaved))
@@ -203,6 +262,24 @@ impl Decoder {
         let RopeTables { cos, sin, .. } = self.tables;
         subject.free(&[self.x, self.update, self.qkv, self.inner, cos, sin, self.position, self.length]);
     }
+}
+
+/// Rows and columns of a layer's weights.
+fn size(shape: Shape, formats: Formats, weights: Weights) -> [usize; 2] {
+    let Shape { hidden, inner, .. } = shape;
+    let values = if formats.are_mixed() { shape.kv_width() } else { 0 };
+    match weights {
+        Weights::Qkv => [shape.qkv_width() - values, hidden],
+        Weights::Values => [values, hidden],
+        Weights::Output => [hidden, shape.query_width()],
+        Weights::GateUp => [2 * inner, hidden],
+        Weights::Down => [hidden, inner],
+    }
+}
+
+fn weight_bytes(shape: Shape, formats: Formats, weights: Weights) -> usize {
+    let [rows, columns] = size(shape, formats, weights);
+    formats.of(weights).bytes(rows, columns).expect("whole blocks")
 }
 
 /// Logits, by a product of one row.
@@ -232,11 +309,12 @@ fn main() {
         inner: bench.size(14336, 512),
         keys: [bench.size(512, 32), bench.size(640, 64)],
     };
-    for format in [QuantFormat::Q4_0, QuantFormat::Q4_K, QuantFormat::Q6_K, QuantFormat::Q8_0] {
-        let decoder = Decoder::new(&bench.subject, shape, format);
+    let formats = [QuantFormat::Q4_0, QuantFormat::Q4_K, QuantFormat::Q6_K, QuantFormat::Q8_0];
+    for formats in formats.map(Formats::all).into_iter().chain([Formats::MIXED]) {
+        let decoder = Decoder::new(&bench.subject, shape, formats);
         for (name, steps) in STEPS {
             let elements = decoder.elements(steps);
-            bench.measure("layers_of_6", &format!("{}_{name}", format.name()), DTYPE, elements, |backend| {
+            bench.measure("layers_of_6", &format!("{}_{name}", formats.name()), DTYPE, elements, |backend| {
                 let mut calls =
                     decoder.layers.iter().flat_map(|layer| steps.iter().map(move |&step| (layer, step)));
                 calls.try_for_each(|(layer, step)| decoder.call(backend, layer, step))
@@ -250,14 +328,16 @@ fn main() {
         let graph = graph.expect("operations can be captured");
         bench.measure(
             "layers_of_6",
-            &format!("{}_replayed", format.name()),
+            &format!("{}_replayed", formats.name()),
             DTYPE,
             decoder.elements(&WHOLE),
             |backend| backend.replay(graph),
         );
         bench.subject.backend().free_graph(graph).expect("the graph is there");
         decoder.free(&bench.subject);
-        logits(&mut bench, shape.hidden, format);
+        if !formats.are_mixed() {
+            logits(&mut bench, shape.hidden, formats.most);
+        }
     }
     bench.finish();
 }
