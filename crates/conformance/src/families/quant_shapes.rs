@@ -88,21 +88,25 @@ fn beyond() -> impl Iterator<Item = Product> {
 
 /// Products of normalised rows of f16 by many rows of B: for all of their tiles on tensor cores, rows are normalised once.
 fn normalised() -> impl Iterator<Item = Product> {
-    const BLOCKS: [(QuantFormat, usize); 4] = [
+    const BLOCKS: [(QuantFormat, usize); 5] = [
         (QuantFormat::Q4_0, 128),
         (QuantFormat::Q8_0, 256),
         (QuantFormat::Mxfp4, 384),
         (QuantFormat::Q4_K, 256),
+        // More than a workgroup multiplies at once.
+        (QuantFormat::Q4_K, 2304),
     ];
     let grid = pairwise(&[BLOCKS.len(), 2, 2, 2, 2], "quant_matmul normalised");
     grid.into_iter().map(|row| {
         let gate = [None, Some(Gate::Swiglu)][row[2]];
+        let (format, k) = BLOCKS[row[0]];
         Product {
-            format: BLOCKS[row[0]].0,
+            format,
             dtypes: [F16, [F16, F32][row[3]]],
-            m: [1, 3][row[1]],
+            // Several long rows aren't normalised so.
+            m: if row[1] == 0 || k > 1024 { 1 } else { 3 },
             n: if gate.is_some() { 4501 } else { 9001 },
-            k: BLOCKS[row[0]].1,
+            k,
             residual: [Residual::None, Residual::InPlace][row[4]],
             norm: true,
             gate,

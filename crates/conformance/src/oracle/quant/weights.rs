@@ -45,13 +45,29 @@ impl Scales {
     }
 }
 
-/// A quantised matrix and the values of its weights.
+/// A quantised matrix.
 #[derive(Debug)]
 pub(crate) struct Weights {
-    columns: usize,
     planes: Vec<u8>,
-    /// Each weight, and the sum of the magnitudes of the terms `s · q`, `s · z` and `m` that make it up.
-    values: Vec<(f64, f64)>,
+    source: Source,
+}
+
+/// What the planes were made of.
+#[derive(Debug)]
+enum Source {
+    Blocks { format: QuantFormat, columns: usize, blocks: Vec<u8> },
+    Groups(Groups),
+}
+
+/// Weights of 4 bits, and the scales and zero points of their groups.
+#[derive(Debug)]
+struct Groups {
+    /// Elements of a group, and groups of a row.
+    group: usize,
+    groups: usize,
+    b: Vec<u8>,
+    scales: Vec<u8>,
+    zeros: Option<Vec<u8>>,
 }
 
 impl Weights {
@@ -90,7 +106,7 @@ impl Weights {
                 block[at..at + 2].copy_from_slice(&scales.one(rng).to_le_bytes());
             }
         }
-        Self::of_blocks(format, rows, columns, &blocks)
+        Self::of_blocks(format, rows, columns, blocks)
     }
 
     /// Weights of Q8_0 or Q4_0 that are 1, but for the last block of each row, whose scale is infinite.
@@ -100,17 +116,13 @@ impl Weights {
         let block = |scale: f16| scale.to_le_bytes().into_iter().chain(repeat_n(one, size - 2));
         let row = (1..columns / elements).flat_map(|_| block(f16::ONE)).chain(block(f16::INFINITY));
         let blocks = row.collect::<Vec<u8>>().repeat(rows);
-        Self::of_blocks(format, rows, columns, &blocks)
+        Self::of_blocks(format, rows, columns, blocks)
     }
 
-    fn of_blocks(format: QuantFormat, rows: usize, columns: usize, blocks: &[u8]) -> Self {
-        let (elements, size) = (format.block_elements(), format.block_bytes().unwrap_or(1));
-        let values = (0..rows * columns)
-            .map(|i| weight(format, &blocks[i / elements * size..][..size], i % elements))
-            .collect();
+    fn of_blocks(format: QuantFormat, rows: usize, columns: usize, blocks: Vec<u8>) -> Self {
         let mut planes = vec![0; format.bytes(rows, columns).unwrap_or(0)];
-        repack(format, rows, columns, blocks, &mut planes).expect("blocks of this size");
-        Self { columns, planes, values }
+        repack(format, rows, columns, &blocks, &mut planes).expect("blocks of this size");
+        Self { planes, source: Source::Blocks { format, columns, blocks } }
     }
 
     fn groups(rng: &mut Rng, [rows, columns, group]: [usize; 3], has_zeros: bool, scales: Scales) -> Self {
@@ -119,35 +131,43 @@ impl Weights {
         let groups = columns.div_ceil(group);
         let b: Vec<u8> = (0..rows * groups * group / 2).map(|_| rng.next_u64() as u8).collect();
         let scales: Vec<u8> = (0..rows * groups).flat_map(|_| scales.one(rng).to_le_bytes()).collect();
-        let zero_bytes = groups.div_ceil(2);
-        let zeros: Vec<u8> = (0..rows * zero_bytes).map(|_| rng.next_u64() as u8).collect();
-        let zero_points = has_zeros.then_some(&zeros[..]);
-        let source =
-            MatMulNBits { rows, columns, group, b: &b, scales: GroupScales::F16(&scales), zero_points };
-        let nibble = |bytes: &[u8], at: usize| f64::from(bytes[at / 2] >> (4 * (at % 2)) & 15);
-        let values = (0..rows * columns).map(|i| {
-            let (row, column) = (i / columns, i % columns);
-            let number = column / group;
-            let scale = half_at(&scales, 2 * (row * groups + number));
-            let q = nibble(&b, row * groups * group + column);
-            let z = if has_zeros { nibble(&zeros, 2 * row * zero_bytes + number) } else { 8.0 };
-            (scale * (q - z), scale.abs() * (q + z))
-        });
-        let values = values.collect();
+        let zeros: Vec<u8> = (0..rows * groups.div_ceil(2)).map(|_| rng.next_u64() as u8).collect();
+        let zeros = has_zeros.then_some(zeros);
+        let (all_scales, zero_points) = (GroupScales::F16(&scales), zeros.as_deref());
+        let source = MatMulNBits { rows, columns, group, b: &b, scales: all_scales, zero_points };
         let mut planes = vec![0; source.format().bytes(rows, columns).unwrap_or(0)];
         source.repack(&mut planes).expect("groups of this size");
-        Self { columns, planes, values }
+        Self { planes, source: Source::Groups(Groups { group, groups, b, scales, zeros }) }
     }
 
-    /// A weight, and the magnitudes that make it up.
+    /// A weight, and the sum of the magnitudes of the terms `s · q`, `s · z` and `m` that make it up.
     pub(crate) fn at(&self, row: usize, column: usize) -> (f64, f64) {
-        self.values[row * self.columns + column]
+        match &self.source {
+            Source::Blocks { format, columns, blocks } => {
+                let (elements, size) = (format.block_elements(), format.block_bytes().unwrap_or(1));
+                let i = row * columns + column;
+                weight(*format, &blocks[i / elements * size..][..size], i % elements)
+            }
+            Source::Groups(groups) => groups.at(row, column),
+        }
     }
 
     /// The planes as words.
     pub(crate) fn words(&self) -> Vec<f64> {
         let (words, _) = self.planes.as_chunks::<4>();
         words.iter().map(|&word| f64::from(u32::from_le_bytes(word))).collect()
+    }
+}
+
+impl Groups {
+    fn at(&self, row: usize, column: usize) -> (f64, f64) {
+        let nibble = |bytes: &[u8], at: usize| f64::from(bytes[at / 2] >> (4 * (at % 2)) & 15);
+        let Self { group, groups, .. } = *self;
+        let number = column / group;
+        let scale = half_at(&self.scales, 2 * (row * groups + number));
+        let q = nibble(&self.b, row * groups * group + column);
+        let z = self.zeros.as_ref().map_or(8.0, |zeros| nibble(zeros, 2 * row * groups.div_ceil(2) + number));
+        (scale * (q - z), scale.abs() * (q + z))
     }
 }
 
