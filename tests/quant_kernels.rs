@@ -43,24 +43,24 @@ fn check(backend: &WebGpuBackend, kernel: &str, sample: Sample) -> Result<(), Fa
 fn is_used(backend: &WebGpuBackend, kernel: &str, math: MathMode) -> Result<(), Failed> {
     let file = format!("quant/{}", kernel.trim_end_matches("+int8"));
     let expected = if math == MathMode::Int8 { format!("quant/quantize_rows, {file}") } else { file };
-    // One row has a workgroup of its own on tensor cores, and each format a test before it is used there.
-    let zeros = [false, true].map(|zero_points| QuantFormat::U4 { group: 32, zero_points });
+    // Each workgroup has a test of each format before it is used on tensor cores: of one row and several, short and long.
+    let groups = [(16, false), (32, false), (32, true)];
+    let groups = groups.map(|(group, zero_points)| QuantFormat::U4 { group, zero_points });
+    let shapes = [1, 2, 9].into_iter().flat_map(|m| [2048, 4096].map(|k| [m, k]));
     let suited: Vec<_> = match kernel {
-        "skinny_cooperative" => QuantFormat::GGUF
-            .into_iter()
-            .chain(zeros)
-            .flat_map(|format| [1, 9].map(|m| (format, m)))
-            .collect(),
-        _ => vec![(QuantFormat::Q8_0, 1)],
+        "skinny_cooperative" => {
+            let formats = QuantFormat::GGUF.into_iter().chain(groups);
+            formats.flat_map(|format| shapes.clone().map(move |shape| (format, shape))).collect()
+        }
+        _ => vec![(QuantFormat::Q8_0, [1, 128])],
     };
-    for (format, m) in suited {
-        let [used, exact] = explain(backend, kernel, format, m, math)?;
+    for (format, [m, k]) in suited {
+        let [used, exact] = explain(backend, kernel, format, [m, k], math)?;
         // Subgroups of one size, of 8 or 32, aren't everywhere.
         let is_optional = kernel.starts_with("decode_subgroup");
         if exact.contains("quantize") || used != expected && !is_optional {
-            return Err(
-                format!("{used} is used for {m} rows by {format}, {math:?}, and {exact} otherwise").into()
-            );
+            let shape = format!("{m} rows of {k} by {format}");
+            return Err(format!("{used} is used for {shape}, {math:?}, and {exact} otherwise").into());
         }
     }
     Ok(())
