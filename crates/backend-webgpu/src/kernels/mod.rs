@@ -3,6 +3,8 @@
 mod compose;
 mod constants;
 mod elements;
+#[cfg(test)]
+mod emulated;
 pub(crate) mod libs;
 mod params;
 mod pipelines;

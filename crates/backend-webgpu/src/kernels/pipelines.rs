@@ -260,6 +260,8 @@ impl Pipelines {
 
     fn module(&self, variant: &Variant) -> wgpu::ShaderModule {
         let text = compose(variant, self.target);
+        #[cfg(test)]
+        let text = super::emulated::fragments(variant, text, self.device.features());
         #[cfg(feature = "count-out-of-bounds")]
         if let Some(module) = self.counters.instrument(variant, &text) {
             return self.counted_module(variant, module);

@@ -1,0 +1,28 @@
+//! Kernels that name elements of cooperative matrices, for tests on devices that have none.
+
+use super::Variant;
+use super::libs::FRAGMENT_ELEMENTS;
+
+const FRAGMENTS: &str = include_str!("emulated_fragments.wgsl");
+
+/// The text of a variant, with its fragments in workgroup memory where the device has no cooperative matrices. Its
+/// workgroups have to be of one subgroup of 32.
+pub(super) fn fragments(variant: &Variant, text: String, features: wgpu::Features) -> String {
+    let is_emulated = variant.requires().element_access
+        && !features.contains(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX);
+    if !is_emulated {
+        return text;
+    }
+    let replaced = [
+        ("enable wgpu_cooperative_matrix; ", ""),
+        (FRAGMENT_ELEMENTS.text, FRAGMENTS),
+        ("coopMultiplyAdd(", "multiply_add("),
+        // Of one subgroup, so that barriers are in uniform flow.
+        ("index / SUBGROUP", "0u"),
+        ("index: u32) {\n  let first", "index: u32) {\n  lane_of_fragments = index;\n  let first"),
+    ];
+    replaced.into_iter().fold(text, |text, (native, emulated)| {
+        assert!(text.contains(native), "{variant:?} has no `{native}`");
+        text.replace(native, emulated)
+    })
+}

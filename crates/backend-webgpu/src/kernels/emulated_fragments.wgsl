@@ -1,0 +1,92 @@
+// shaders/lib/fragment_elements.wgsl for devices without cooperative matrices: fragments are the elements that invocations
+// have of them, and meet in workgroup memory. For workgroups of one subgroup of 32, whose flow is uniform.
+
+struct Elements {
+  low: vec4<f32>,
+  high: vec4<f32>,
+}
+
+struct Halves {
+  low: vec4<f16>,
+  high: vec4<f16>,
+}
+
+alias Sums = Elements;
+
+var<private> lane_of_fragments: u32;
+
+// The left operand by rows, the right one by columns, and what invocations add up.
+var<workgroup> sh_left: array<f32, 256>;
+var<workgroup> sh_right: array<f32, 256>;
+var<workgroup> sh_pairs: array<vec2<f32>, 32>;
+
+fn elements_of(low: vec2<u32>, high: vec2<u32>) -> Halves {
+  return Halves(halves(low), halves(high));
+}
+
+fn elements(sums: Sums) -> Elements {
+  return sums;
+}
+
+fn left_operand_of(numbers: Halves) -> Halves {
+  return numbers;
+}
+
+fn right_operand_of(numbers: Halves) -> Halves {
+  return numbers;
+}
+
+// Where an invocation's elements of a row are: numbers 0, 1, 8 and 9 from here on.
+fn place_of_row(row: u32) -> u32 {
+  return 16u * row + 2u * (lane_of_fragments % 4u);
+}
+
+fn put_left(row: u32, numbers: vec4<f16>) {
+  let at = place_of_row(row);
+  sh_left[at] = f32(numbers.x);
+  sh_left[at + 1u] = f32(numbers.y);
+  sh_left[at + 8u] = f32(numbers.z);
+  sh_left[at + 9u] = f32(numbers.w);
+}
+
+fn put_right(column: u32, numbers: vec4<f16>) {
+  let at = place_of_row(column);
+  sh_right[at] = f32(numbers.x);
+  sh_right[at + 1u] = f32(numbers.y);
+  sh_right[at + 8u] = f32(numbers.z);
+  sh_right[at + 9u] = f32(numbers.w);
+}
+
+// Elements of a column k of the left operand's two rows times those of four columns of the right one.
+fn products_of(k: u32) -> Elements {
+  let line = lane_of_fragments / 4u;
+  let at = 32u * (lane_of_fragments % 4u) + k;
+  let right = vec4<f32>(sh_right[at], sh_right[at + 16u], sh_right[at + 128u], sh_right[at + 144u]);
+  return Elements(sh_left[16u * line + k] * right, sh_left[16u * line + 128u + k] * right);
+}
+
+fn multiply_add(left: Halves, right: Halves, sums: Sums) -> Sums {
+  let line = lane_of_fragments / 4u;
+  workgroupBarrier();
+  put_left(line, left.low);
+  put_left(line + 8u, left.high);
+  put_right(line, right.low);
+  put_right(line + 8u, right.high);
+  workgroupBarrier();
+  var all = sums;
+  // An end that compilers don't know, which would write out each product's every term.
+  let end = 16u + lane_of_fragments / 32u;
+  for (var k = 0u; k < end; k++) {
+    let some = products_of(k);
+    all = Sums(all.low + some.low, all.high + some.high);
+  }
+  return all;
+}
+
+fn sum_of_rows(own: vec2<f32>) -> vec2<f32> {
+  workgroupBarrier();
+  sh_pairs[lane_of_fragments] = own;
+  workgroupBarrier();
+  let first = lane_of_fragments / 4u * 4u;
+  return sh_pairs[first] + sh_pairs[first + 1u] + sh_pairs[first + 2u] + sh_pairs[first + 3u];
+}
