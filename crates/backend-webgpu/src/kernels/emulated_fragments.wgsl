@@ -15,9 +15,8 @@ alias Sums = Elements;
 
 var<private> lane_of_fragments: u32;
 
-// The left operand by rows, the right one by columns, and what invocations add up.
-var<workgroup> sh_left: array<f32, 256>;
-var<workgroup> sh_right: array<f32, 256>;
+// 16 rows of the left operand, then 16 columns of the right one, and what invocations add up.
+var<workgroup> sh_operands: array<f32, 512>;
 var<workgroup> sh_pairs: array<vec2<f32>, 32>;
 
 fn elements_of(low: vec2<u32>, high: vec2<u32>) -> Halves {
@@ -36,42 +35,30 @@ fn right_operand_of(numbers: Halves) -> Halves {
   return numbers;
 }
 
-// Where an invocation's elements of a row are: numbers 0, 1, 8 and 9 from here on.
-fn place_of_row(row: u32) -> u32 {
-  return 16u * row + 2u * (lane_of_fragments % 4u);
-}
-
-fn put_left(row: u32, numbers: vec4<f16>) {
-  let at = place_of_row(row);
-  sh_left[at] = f32(numbers.x);
-  sh_left[at + 1u] = f32(numbers.y);
-  sh_left[at + 8u] = f32(numbers.z);
-  sh_left[at + 9u] = f32(numbers.w);
-}
-
-fn put_right(column: u32, numbers: vec4<f16>) {
-  let at = place_of_row(column);
-  sh_right[at] = f32(numbers.x);
-  sh_right[at + 1u] = f32(numbers.y);
-  sh_right[at + 8u] = f32(numbers.z);
-  sh_right[at + 9u] = f32(numbers.w);
+// Writes an invocation's elements of a row of the left operand, or of a column of the right one.
+fn put(row: u32, numbers: vec4<f16>) {
+  let at = 16u * row + 2u * (lane_of_fragments % 4u);
+  sh_operands[at] = f32(numbers.x);
+  sh_operands[at + 1u] = f32(numbers.y);
+  sh_operands[at + 8u] = f32(numbers.z);
+  sh_operands[at + 9u] = f32(numbers.w);
 }
 
 // Elements of a column k of the left operand's two rows times those of four columns of the right one.
 fn products_of(k: u32) -> Elements {
-  let line = lane_of_fragments / 4u;
-  let at = 32u * (lane_of_fragments % 4u) + k;
-  let right = vec4<f32>(sh_right[at], sh_right[at + 16u], sh_right[at + 128u], sh_right[at + 144u]);
-  return Elements(sh_left[16u * line + k] * right, sh_left[16u * line + 128u + k] * right);
+  let left = 16u * (lane_of_fragments / 4u) + k;
+  let at = 256u + 32u * (lane_of_fragments % 4u) + k;
+  let right = vec4<f32>(sh_operands[at], sh_operands[at + 16u], sh_operands[at + 128u], sh_operands[at + 144u]);
+  return Elements(sh_operands[left] * right, sh_operands[left + 128u] * right);
 }
 
 fn multiply_add(left: Halves, right: Halves, sums: Sums) -> Sums {
   let line = lane_of_fragments / 4u;
   workgroupBarrier();
-  put_left(line, left.low);
-  put_left(line + 8u, left.high);
-  put_right(line, right.low);
-  put_right(line + 8u, right.high);
+  put(line, left.low);
+  put(line + 8u, left.high);
+  put(line + 16u, right.low);
+  put(line + 24u, right.high);
   workgroupBarrier();
   var all = sums;
   // An end that compilers don't know, which would write out each product's every term.

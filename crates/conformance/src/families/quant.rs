@@ -219,14 +219,19 @@ impl Product {
             row
         };
         let rows_of_a: Vec<_> = (0..m).map(row_of_a).collect();
-        // An element of the product and its bound.
-        let product = |i: usize, j: usize| {
-            let mut sum = Sum::default();
-            rows_of_a[i].iter().enumerate().for_each(|(p, &x)| sum.add(x, weights.at(j, p)));
+        // Elements of the product and their bounds, column by column.
+        let mut products = Vec::new();
+        for j in 0..rows {
+            let row_of_b: Vec<_> = (0..k).map(|p| weights.at(j, p)).collect();
             let bias = bias.as_ref().map_or(0.0, |bias| bias[j]);
-            let (value, bound) = sum.finish(k, alpha, bias, half_weights);
-            (value, if exact { 0.0 } else { bound })
-        };
+            products.extend(rows_of_a.iter().map(|row_of_a| {
+                let mut sum = Sum::default();
+                row_of_a.iter().zip(&row_of_b).for_each(|(&x, &weight)| sum.add(x, weight));
+                let (value, bound) = sum.finish(k, alpha, bias, half_weights);
+                (value, if exact { 0.0 } else { bound })
+            }));
+        }
+        let product = |i: usize, j: usize| products[j * m + i];
         let mut wants = Vec::new();
         for (i, j) in (0..m * n).map(|at| (at / n, at % n)) {
             let element = product(i, j);

@@ -14,6 +14,7 @@ use crate::want::Want;
 
 use DType::{F16, F32};
 
+/// All of them but [`infinite`].
 pub(super) fn shapes() -> impl Iterator<Item = Product> {
     tiles().chain(beyond()).chain(normalised()).chain(few()).chain(long())
 }
@@ -142,7 +143,11 @@ fn few() -> impl Iterator<Item = Product> {
         // One long row has a kernel of its own.
         let m = [1, 1, 2, 9][row[1]];
         let norm = row[10] == 1 && m * k <= MOST_NORMED;
-        let apart = if norm { Residual::InPlace } else { Residual::Apart };
+        // Beside a norm, tensor cores add to C alone.
+        let residuals = match norm {
+            true => [Residual::None, Residual::InPlace, Residual::InPlace],
+            false => [Residual::None, Residual::Apart, Residual::InPlace],
+        };
         Product {
             format,
             dtypes: [F16, [F16, F32][row[3]]],
@@ -153,7 +158,7 @@ fn few() -> impl Iterator<Item = Product> {
             alpha: ALPHAS[row[5]],
             bias: row[6] == 1,
             activation: Activation::ALL[row[7]],
-            residual: [Residual::None, apart, Residual::InPlace][row[8]],
+            residual: residuals[row[8]],
             norm,
             gate: Gate::ALL.get(row[9]).copied(),
             ..PLAIN

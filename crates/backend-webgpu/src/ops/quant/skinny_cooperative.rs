@@ -82,8 +82,8 @@ const STAGED: usize = 8 * 512;
 const FEW_SUBGROUPS: usize = 8;
 const MANY_SUBGROUPS: usize = 16;
 
-/// Units of a row for each of few subgroups up to which more subgroups would only add their sums.
-const SHORT_TURNS: usize = 2;
+/// Units for each of few subgroups up to which a row is short: with more subgroups, a product takes longer.
+const SHORT_UNITS: usize = 2;
 
 /// Workgroups of many subgroups that run at once on a compute unit, as times tell: no driver says how many registers
 /// they take.
@@ -137,7 +137,7 @@ impl Tile {
         let tile = |rows: usize| {
             let workgroups = m.div_ceil(rows).saturating_mul(columns);
             let is_above = |most: usize| workgroups > most.saturating_mul(compute_units);
-            let is_short = rows <= 8 && b.columns <= FEW_SUBGROUPS * SHORT_TURNS * UNIT;
+            let is_short = rows <= 8 && b.columns <= FEW_SUBGROUPS * SHORT_UNITS * UNIT;
             let subgroups = if is_short || is_above(AT_ONCE) { FEW_SUBGROUPS } else { MANY_SUBGROUPS };
             Self { rows, subgroups, persistent: normed && is_above(MOST_PREPARED) }
         };
@@ -151,6 +151,12 @@ impl Tile {
             }
         }
         tile(if m <= 8 { 8 } else { FRAGMENT })
+    }
+
+    /// A format of each kind that it multiplies by, with blocks and half blocks.
+    fn formats(self) -> impl Iterator<Item = QuantFormat> {
+        let finest = QuantFormat::U4 { group: 16, zero_points: self.rows > 1 };
+        kinds().chain([finest]).filter(move |&format| self.rows > 1 || has_one_zero_point(format))
     }
 
     /// Workgroups for so many tiles.
@@ -294,9 +300,7 @@ pub(super) fn variants() -> Vec<Variant> {
     let alone = Tile::ALL.into_iter().flat_map(|tile| [(tile, false), (tile, true)]);
     let mut variants = Vec::new();
     for (tile, normed) in alone.chain(persistent) {
-        let finest = QuantFormat::U4 { group: 16, zero_points: tile.rows > 1 };
-        let formats = kinds().chain([finest]).filter(|&format| tile.rows > 1 || has_one_zero_point(format));
-        for format in formats {
+        for format in tile.formats() {
             for dtype in [DType::F16, DType::F32] {
                 let turn = variants.len() / 4;
                 let activation = Activation::ALL[turn % Activation::ALL.len()];
@@ -361,7 +365,7 @@ mod tests {
     #[test]
     fn every_format_has_the_shape_that_is_tested() {
         for tile in Tile::ALL {
-            for format in kinds() {
+            for format in tile.formats() {
                 let [_, n, k] = tile.tested_shape(format);
                 assert!(QuantLayout::new(OP, format, n, k).is_ok(), "{format} {n} {k}");
             }
@@ -375,9 +379,8 @@ mod tests {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
         let ctx = backend.context("test").unwrap().context;
         assert!(ctx.gpu().device.features().contains(wgpu::Features::SHADER_F16));
-        let finest = QuantFormat::U4 { group: 16, zero_points: false };
-        for format in kinds().chain([finest]).filter(|&format| has_one_zero_point(format)) {
-            let tile = Tile::new(1, 1);
+        let tile = Tile::new(1, 1);
+        for format in tile.formats() {
             let variant = tile.plain(format);
             tile.check(&ctx, format, &variant).unwrap_or_else(|error| panic!("{format}: {error}"));
         }
