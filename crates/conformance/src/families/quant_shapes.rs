@@ -14,7 +14,7 @@ use crate::want::Want;
 
 use DType::{F16, F32};
 
-/// All of them but [`infinite`].
+/// Products with tables of shapes: around tiles, of few rows, of long rows, normalised, and with weights beyond f16.
 pub(super) fn shapes() -> impl Iterator<Item = Product> {
     tiles().chain(beyond()).chain(normalised()).chain(few()).chain(long())
 }
