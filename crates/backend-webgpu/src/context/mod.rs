@@ -98,7 +98,11 @@ impl Context {
         let memory = Memory::new(Pool::new(device, capacity, &progress, &has_dropped, last));
         let pipelines = Pipelines::new(device, target, gpu.takes_spirv);
         let copier = Arc::default();
-        let recorder = Recorder::new(device, &submitter, pipelines.params_layout(), &has_dropped, &copier);
+        let mut recorder =
+            Recorder::new(device, &submitter, pipelines.params_layout(), &has_dropped, &copier);
+        if gpu.info.kind == DeviceKind::DiscreteGpu {
+            recorder.grow_batches();
+        }
         Ok(Self {
             last: Arc::clone(last),
             null: Arc::new(Block::foreign(own_buffer(device, "null", VECTOR_BYTES)?)),

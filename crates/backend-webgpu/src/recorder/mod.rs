@@ -58,7 +58,10 @@ pub(crate) use window::{
 /// Commands of a batch, dispatches and uploads. Enough to make the cost of a submission small, few enough to
 /// start the device early and to bound what an encoder holds.
 const MAX_COMMANDS: usize = bound(128, 3);
-const _: () = assert!(MAX_COMMANDS <= params::SLOTS, "every dispatch of a batch needs a slot");
+
+/// Doublings of [`MAX_COMMANDS`] on a discrete GPU, one for each batch that waits behind the one being worked on. Between
+/// two submissions such a device stands still for as long as several small launches take.
+const DOUBLINGS: usize = bound(2, 1);
 
 /// Batches in flight: one being worked on, one waiting, so that the device never runs dry.
 const MAX_IN_FLIGHT: usize = bound(3, 2);
@@ -79,6 +82,8 @@ pub(crate) struct Recorder {
     /// Counts batches from 1.
     number: u64,
     commands: usize,
+    /// How often a batch's most commands may double.
+    doublings: usize,
     /// Whether a caller has encoded something into the open batch that belongs to the commands behind it.
     stays_together: bool,
     /// How many of them make a batch that may be deferred.
@@ -135,6 +140,7 @@ impl Recorder {
             submitter: Arc::clone(submitter),
             number: 1,
             commands: 0,
+            doublings: 0,
             stays_together: false,
             defer_from: DEFER_FROM,
             early: None,
@@ -151,6 +157,17 @@ impl Recorder {
         }
     }
 
+    /// Has batches grow with how many wait.
+    pub(crate) fn grow_batches(&mut self) {
+        self.doublings = DOUBLINGS;
+    }
+
+    /// The most commands of the open batch, which may be long where the device has enough to do.
+    fn most_commands(&self) -> usize {
+        let waiting = self.flight.len().saturating_sub(1);
+        MAX_COMMANDS << waiting.min(self.doublings)
+    }
+
     /// Makes room for so many commands. Returns the batch to wait for, if the device is too far behind. In a
     /// browser nothing may wait, and the bound is the page's.
     ///
@@ -158,12 +175,16 @@ impl Recorder {
     /// [`DeviceLost`](BackendError::DeviceLost).
     pub(crate) fn admit(&mut self, count: usize) -> BackendResult<Option<Ticket>> {
         self.submitter.health().check()?;
-        let fits = self.commands == 0 || self.commands + count <= MAX_COMMANDS;
-        if fits && self.flight.len() < MAX_BACKLOG {
+        let commands = self.commands + count;
+        // Asked at each multiple of the shortest batch's commands, as a poll takes longer than recording some of them.
+        let is_multiple =
+            commands.saturating_sub(1) / MAX_COMMANDS > self.commands.saturating_sub(1) / MAX_COMMANDS;
+        if (self.commands == 0 || !is_multiple) && self.flight.len() < MAX_BACKLOG {
             return Ok(None);
         }
         self.submitter.poll();
         self.retire();
+        let fits = self.commands == 0 || commands <= self.most_commands();
         let most = if fits { MAX_BACKLOG } else { MAX_IN_FLIGHT };
         if self.flight.len() >= most && !cfg!(target_family = "wasm") {
             return Ok(self.oldest());
@@ -190,7 +211,8 @@ impl Recorder {
         for command in commands {
             // More than a batch holds is more batches, none of which is waited for: the call is recorded as a
             // whole.
-            if self.commands >= MAX_COMMANDS || command.begins_batch {
+            let is_full = self.commands >= self.most_commands() || self.params.is_full();
+            if is_full || command.begins_batch {
                 self.next_batch()?;
             }
             self.dispatch(command);
@@ -205,7 +227,7 @@ impl Recorder {
         // Behind few commands, such as copies of the graph's inputs. Replays that follow each other fill batches instead.
         let may_cut = self.commands < FIRST_SEGMENT && !self.stays_together;
         for (number, segment) in graph.segments.iter().enumerate() {
-            let is_full = self.commands > 0 && self.commands + segment.len() > MAX_COMMANDS;
+            let is_full = self.commands > 0 && self.commands + segment.len() > self.most_commands();
             // A device that has nothing to do begins while the rest is encoded.
             if is_due(segment.seconds) || is_full || number > 0 && may_cut && self.is_idle() {
                 self.next_batch()?;

@@ -106,6 +106,46 @@ fn a_call_waits_for_a_device_that_is_too_far_behind() {
 }
 
 #[test]
+fn batches_grow_with_those_that_wait() {
+    let growing = |behind| {
+        let mut rig = Rig::new(Submits::Worker);
+        rig.recorder.grow_batches();
+        rig.fall_behind(behind);
+        rig
+    };
+    let longest = |behind| {
+        let mut rig = growing(behind);
+        let (graph, mut replays) = (rig.graph(16), 0);
+        while rig.recorder.number == 1 && rig.admit(16).is_none() {
+            rig.recorder.replay(&graph, &mut |_| false).unwrap();
+            replays += 1;
+        }
+        // The last one began the next batch, or was refused.
+        16 * (replays - u64::from(rig.recorder.number > 1))
+    };
+    assert_eq!([0, 1, 2, 3, 31].map(longest), [128, 128, 256, 512, 512]);
+    // Recorded one by one, too.
+    let mut rig = growing(3);
+    rig.recorder.record(&rig.commands(512)).unwrap();
+    assert_eq!((rig.state(), rig.admit(1)), ((512, 3), Some(1)));
+    // A device that has caught up gets what there is.
+    rig.submitter.progress().finish(1_000_003);
+    assert_eq!((rig.admit(1), rig.state().0, rig.recorder.number), (None, 0, 2));
+}
+
+#[test]
+fn a_batch_has_a_slot_for_uniform_parameters_of_each_dispatch() {
+    let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+    let call = backend.context("test").unwrap();
+    let mut params = Params::new(call.device().pipelines.params_layout().clone());
+    let device = backend.device().unwrap();
+    let pushed =
+        (0..).take_while(|_| !params.is_full() && params.push(device, &[1; 12]).1 < u32::MAX).count();
+    assert_eq!(pushed, 256);
+    assert!(params.close().is_some() && !params.is_full());
+}
+
+#[test]
 fn what_has_finished_is_given_back() {
     let mut rig = Rig::new(Submits::Worker);
     rig.fall_behind(3);
