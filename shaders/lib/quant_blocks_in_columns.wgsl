@@ -41,26 +41,25 @@ fn fetch_pair(rows: vec2<u32>, unit: u32, j: u32) -> Pair {
   return Pair(load_quants(rows.x, unit, j), load_quants(rows.y, unit, j));
 }
 
-// The last unit stands for those beyond it.
-fn fetch(rows: vec2<u32>, step: u32, j: u32) -> Step {
-  let last = params.units - 1u;
-  let unit = UNITS * step;
-  let first = fetch_pair(rows, min(unit, last), j);
+// Eight blocks of two units, or one unit's half blocks, and the scales of unit `scaled`.
+fn fetch(rows: vec2<u32>, units: vec2<u32>, scaled: u32, j: u32) -> Step {
+  let first = fetch_pair(rows, units.x, j);
   var second: Pair;
   if HALF_BLOCKS == 0u {
-    second = fetch_pair(rows, min(unit + 1u, last), j);
+    second = fetch_pair(rows, units.y, j);
   }
-  let scaled = min(select(unit + j / 2u, unit, HALF_BLOCKS == 1u), last);
   return Step(first, second, load_scales(rows.x, scaled), load_scales(rows.y, scaled));
 }
 
-// The word j of a column of A, 0 beyond the row's end. A half block has the words 0 and 1 of its block, or 2 and 3.
-fn word_of_a(step: u32, lane: u32) -> vec4<u32> {
-  let i = select(32u * step + lane, 16u * step + lane / 8u * 4u + lane % 4u, HALF_BLOCKS == 1u);
-  if i >= 16u * params.units || HALF_BLOCKS == 1u && lane / 4u % 2u != lane % 4u / 2u {
-    return vec4<u32>();
-  }
-  return in_order_of_quants(eight_of_row(0u, i));
+// The number of the vector of A that an invocation has of a step.
+fn vector_of_a(step: u32, lane: u32) -> u32 {
+  return select(32u * step + lane, 16u * step + lane / 8u * 4u + lane % 4u, HALF_BLOCKS == 1u);
+}
+
+// The word j of a column of A. A half block has the words 0 and 1 of its block, or 2 and 3, and zeros for the others.
+fn word_of_a(i: u32, lane: u32) -> vec4<u32> {
+  let word = in_order_of_quants(eight_of_row(0u, i));
+  return select(word, vec4<u32>(), HALF_BLOCKS == 1u && lane / 4u % 2u != lane % 4u / 2u);
 }
 
 // Products of all columns of A with elements of two rows of B.
@@ -144,24 +143,30 @@ fn multiply(place: Place, index: u32, held: HeldRows) -> ProductSums {
   // From the last step to the first, so that sums of a turn of the loop are always of columns within the row.
   var step = i32((params.units + UNITS - 1u) / UNITS) - 1 - i32(index / SUBGROUP);
   if HALF_BLOCKS == 0u {
-    // The first weights are on their way while rows are prepared.
-    let number = u32(max(step, 0));
-    let first = fetch(rows, number, j);
+    // The first weights are on their way while rows are prepared. The last unit stands for those beyond it.
+    let last = params.units - 1u;
+    let unit = UNITS * u32(max(step, 0));
+    let own = unit + j / 2u;
+    let first = fetch(rows, min(vec2<u32>(unit, unit + 1u), vec2<u32>(last)), min(own, last), j);
     if PERSISTENT == 0u {
       prepare_rows(index, held);
     }
     if step >= 0 {
-      let some = add_step(sums, first, j, word_of_a(number, lane));
-      // The last unit stands for those beyond it, with its scale, which may be infinite, where A is 0.
-      sums = select(some, sums, UNITS * number + j / 2u >= params.units);
+      let i = vector_of_a(u32(step), lane);
+      let a = select(word_of_a(min(i, 16u * last + 15u), lane), vec4<u32>(), i / 16u > last);
+      let some = add_step(sums, first, j, a);
+      // With the last unit's scale, which may be infinite, where A is 0.
+      sums = select(some, sums, own > last);
     }
     step -= i32(SUBGROUPS);
   } else if PERSISTENT == 0u {
     prepare_rows(index, held);
   }
   for (; step >= 0; step -= i32(SUBGROUPS)) {
-    let weights = fetch(rows, u32(step), j);
-    sums = add_step(sums, weights, j, word_of_a(u32(step), lane));
+    let unit = UNITS * u32(step);
+    let scaled = select(unit + j / 2u, unit, HALF_BLOCKS == 1u);
+    let weights = fetch(rows, vec2<u32>(unit, unit + 1u), scaled, j);
+    sums = add_step(sums, weights, j, word_of_a(vector_of_a(u32(step), lane), lane));
   }
   return sums;
 }
