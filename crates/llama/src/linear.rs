@@ -129,22 +129,27 @@ impl Linear {
         matches!(self.parts.as_slice(), [part] if matches!(part.weight.storage, Storage::Quant(_)))
     }
 
-    /// That product for the pass's `x`, normalised; `None` if it is another or several.
-    fn normed(&self, pass: &Pass<'_>, norm: &Buffer, y: Matrix) -> Option<QuantMatmulDesc> {
-        let [part] = self.parts.as_slice() else { return None };
-        let Storage::Quant(format) = part.weight.storage else { return None };
-        let (a, config) = (pass.activations, pass.config);
-        let x = Matrix::new(a.x.ptr(), a.dtype, config.hidden);
-        let desc = part.weight.quantised(format, a.rows, x, y, part.bias.as_ref());
-        Some(desc.with_norm(RmsNorm::new(norm.ptr(), config.rms_eps)))
+    /// The product of a part with the pass's `x`, normalised; `None` if its weights aren't quantised.
+    fn normed(part: &Part, pass: &Pass<'_>, norm: &Buffer, y: Matrix) -> Option<QuantMatmulDesc> {
+        let a = pass.activations;
+        let y = y.with_offset(y.offset + part.column);
+        let mut desc = part.weight.normed(pass, a.rows, &a.x, norm, y)?;
+        desc.bias = part.bias.as_ref().map(Buffer::ptr);
+        Some(desc)
     }
 
     /// `y = rms_norm(x) · Wᵀ + b` of the pass's `x`.
     pub(crate) fn forward_normed(&self, pass: &Pass<'_>, norm: &Buffer, y: Matrix) -> BackendResult<()> {
-        if let Some(desc) = self.normed(pass, norm, y) {
-            return pass.backend.quant_matmul(&desc);
-        }
         let (a, hidden) = (pass.activations, pass.config.hidden);
+        // Products of one row normalise it in less time than an operation takes, several rows only one product.
+        if a.rows == 1 || self.parts.len() == 1 {
+            let products: Option<Vec<_>> =
+                self.parts.iter().map(|part| Self::normed(part, pass, norm, y)).collect();
+            if let Some(products) = products {
+                // Queries and keys last, which are rotated next.
+                return products.iter().rev().try_for_each(|desc| pass.backend.quant_matmul(desc));
+            }
+        }
         rms_norm(pass, &a.x, &a.update, norm, a.rows, hidden)?;
         self.forward(pass.backend, a.rows, Matrix::new(a.update.ptr(), a.dtype, hidden), y, Into::Assign)
     }
@@ -158,7 +163,9 @@ impl Linear {
         inner: usize,
     ) -> BackendResult<()> {
         let a = pass.activations;
-        if let Some(desc) = self.normed(pass, norm, Matrix::new(a.inner.ptr(), a.dtype, inner)) {
+        if let [part] = self.parts.as_slice()
+            && let Some(desc) = Self::normed(part, pass, norm, Matrix::new(a.inner.ptr(), a.dtype, inner))
+        {
             return pass.backend.quant_matmul(&desc.with_gate(gate));
         }
         // Activations for such a product have it.
@@ -172,6 +179,21 @@ impl Linear {
 }
 
 impl Weight {
+    /// `y = rms_norm(x) · Wᵀ` of packed rows of the hidden size; `None` if the weights aren't quantised.
+    pub(crate) fn normed(
+        &self,
+        pass: &Pass<'_>,
+        rows: usize,
+        x: &Buffer,
+        norm: &Buffer,
+        y: Matrix,
+    ) -> Option<QuantMatmulDesc> {
+        let Storage::Quant(format) = self.storage else { return None };
+        let x = Matrix::new(x.ptr(), pass.activations.dtype, pass.config.hidden);
+        let desc = self.quantised(format, rows, x, y, None);
+        Some(desc.with_norm(RmsNorm::new(norm.ptr(), pass.config.rms_eps)))
+    }
+
     /// `y = x · Wᵀ + b` with weights of a quantised format.
     fn quantised(
         &self,

@@ -127,7 +127,8 @@ impl Model {
         self.layers.iter().try_for_each(|layer| layer.forward(pass))
     }
 
-    /// The logits of `rows` packed rows of `x`, which are normalised into `normed`.
+    /// The logits of `rows` packed rows of `x`, which an operation of its own normalises into `normed` where the product
+    /// can't.
     pub(crate) fn logits(
         &self,
         pass: &Pass<'_>,
@@ -135,8 +136,11 @@ impl Model {
         [x, normed]: [&Buffer; 2],
         logits: Matrix,
     ) -> BackendResult<()> {
-        rms_norm(pass, x, normed, &self.output_norm, rows, self.config.hidden)?;
         let output = self.output.as_ref().unwrap_or(&self.embeddings);
+        if let Some(desc) = output.normed(pass, rows, x, &self.output_norm, logits) {
+            return pass.backend.quant_matmul(&desc);
+        }
+        rms_norm(pass, x, normed, &self.output_norm, rows, self.config.hidden)?;
         output.product(
             pass.backend,
             rows,
