@@ -1,9 +1,9 @@
 // Rows of A that are normalised by their root mean square on their way into workgroup memory. They are at most
-// STAGED_ROWS, and have at most 8 * STAGED elements in all.
+// STAGED_ROWS, and have at most 8 * STAGED elements in all, two vectors of eight for each invocation.
 //
 // needs: a, norm, THREADS, SUBGROUPS, lib/quant_product
 
-const STAGED: u32 = 512u;
+const STAGED: u32 = min(512u, 2u * THREADS);
 const STAGED_ROWS: u32 = 4u;
 
 // Whether rows are in workgroup memory.
@@ -34,8 +34,6 @@ struct HeldRows {
   low: HeldEight,
   high: HeldEight,
 }
-
-const_assert STAGED <= 2u * THREADS;
 
 // The vector `i` of all rows, of which the last stands for those beyond it.
 fn load_eight(i: u32) -> HeldEight {

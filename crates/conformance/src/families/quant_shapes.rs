@@ -89,8 +89,9 @@ fn beyond() -> impl Iterator<Item = Product> {
 
 /// Products of normalised rows of f16 by many rows of B: for all of their tiles on tensor cores, rows are normalised once.
 fn normalised() -> impl Iterator<Item = Product> {
-    const BLOCKS: [(QuantFormat, usize); 5] = [
+    const BLOCKS: [(QuantFormat, usize); 6] = [
         (QuantFormat::Q4_0, 128),
+        (QuantFormat::Q4_0, 896),
         (QuantFormat::Q8_0, 256),
         (QuantFormat::Mxfp4, 384),
         (QuantFormat::Q4_K, 256),
@@ -119,16 +120,18 @@ fn normalised() -> impl Iterator<Item = Product> {
 /// Products of few rows of f16 along whole units of 128, an odd number of them and an even one, fewer than a workgroup takes
 /// at once and more.
 fn few() -> impl Iterator<Item = Product> {
-    const BLOCKS: [(QuantFormat, usize); 13] = [
+    const BLOCKS: [(QuantFormat, usize); 15] = [
         (QuantFormat::Q8_0, 384),
         (QuantFormat::Q8_0, 4480),
         (QuantFormat::Q4_0, 128),
+        (QuantFormat::Q4_0, 896),
         (QuantFormat::Q4_0, 2048),
         (QuantFormat::Q4_0, 2176),
         (QuantFormat::Mxfp4, 2432),
         (QuantFormat::Q4_K, 2048),
         (QuantFormat::Q4_K, 4096),
         (QuantFormat::Q5_K, 2304),
+        (QuantFormat::Q6_K, 512),
         (QuantFormat::Q6_K, 2304),
         (QuantFormat::U4 { group: 16, zero_points: false }, 1152),
         (QuantFormat::U4 { group: 32, zero_points: false }, 2176),

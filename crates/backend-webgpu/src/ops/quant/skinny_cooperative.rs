@@ -78,7 +78,9 @@ const MOST_ROWS: usize = 2 * FRAGMENT;
 const STAGED_ROWS: usize = 4;
 const STAGED: usize = 8 * 512;
 
-/// Subgroups of a workgroup, and of one where all workgroups run at once even so: then more wait for memory.
+/// Subgroups of a workgroup, of one for a row that feeds no more, and of one where all workgroups run at once even so: then
+/// more wait for memory.
+const LEAST_SUBGROUPS: usize = 4;
 const FEW_SUBGROUPS: usize = 8;
 const MANY_SUBGROUPS: usize = 16;
 
@@ -89,7 +91,7 @@ const SHORT_UNITS: usize = 2;
 /// they take.
 const AT_ONCE: usize = 2;
 
-/// Workgroups for each compute unit that make tile after tile of one row of A, and of more rows, and how many there would be
+/// Workgroups of few subgroups for each compute unit that make tile after tile of one row of A, and of more rows, and how many there would be
 /// otherwise for each, above which they do: normalising the rows once for each tile takes longer then.
 const PERSISTENT_ROW: usize = 4;
 const PERSISTENT_ROWS: usize = 3;
@@ -118,7 +120,8 @@ pub(super) struct Tile {
 }
 
 impl Tile {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
+        Self::new(1, 4),
         Self::new(1, 8),
         Self::new(1, 16),
         Self::new(8, 8),
@@ -134,21 +137,22 @@ impl Tile {
     /// The workgroup for so many rows of A by B.
     fn choose(m: usize, b: &QuantMatrix, normed: bool, compute_units: usize) -> Self {
         let columns = b.rows.div_ceil(FRAGMENT);
+        let units = b.columns.div_ceil(UNIT);
         let tile = |rows: usize| {
             let workgroups = m.div_ceil(rows).saturating_mul(columns);
             let is_above = |most: usize| workgroups > most.saturating_mul(compute_units);
-            let is_short = rows <= 8 && b.columns <= FEW_SUBGROUPS * SHORT_UNITS * UNIT;
-            let subgroups = if is_short || is_above(AT_ONCE) { FEW_SUBGROUPS } else { MANY_SUBGROUPS };
+            // Of one row of whole blocks, a subgroup takes two units at once.
+            let steps = if has_half_blocks(b.format) { units } else { units.div_ceil(2) };
+            let is_short = rows <= 8 && units <= FEW_SUBGROUPS * SHORT_UNITS;
+            let subgroups = match rows {
+                1 if steps <= LEAST_SUBGROUPS => LEAST_SUBGROUPS,
+                _ if is_short || is_above(AT_ONCE) => FEW_SUBGROUPS,
+                _ => MANY_SUBGROUPS,
+            };
             Self { rows, subgroups, persistent: normed && is_above(MOST_PREPARED) }
         };
         if m == 1 && has_one_zero_point(b.format) {
-            let one = tile(1);
-            // Of whole blocks, a subgroup takes two units at once. Where a row has fewer than that for each, some have nothing to
-            // do, and waiting for two takes longer than for one.
-            let at_once = if has_half_blocks(b.format) { 1 } else { 2 };
-            if one.persistent || b.columns >= FEW_SUBGROUPS * at_once * UNIT {
-                return one;
-            }
+            return tile(1);
         }
         tile(if m <= 8 { 8 } else { FRAGMENT })
     }
@@ -165,6 +169,7 @@ impl Tile {
             return tiles;
         }
         let workgroups = if self.rows == 1 { PERSISTENT_ROW } else { PERSISTENT_ROWS };
+        let workgroups = workgroups * FEW_SUBGROUPS / self.subgroups;
         tiles.min(workgroups.saturating_mul(ctx.profile().compute_units))
     }
 
@@ -296,7 +301,8 @@ impl Tile {
 
 /// Each workgroup for each kind of format and type of C, with activations in turn.
 pub(super) fn variants() -> Vec<Variant> {
-    let persistent = [1, 8].map(|rows| (Tile { persistent: true, ..Tile::new(rows, 8) }, true));
+    let persistent = [Tile::new(1, 4), Tile::new(1, 8), Tile::new(8, 8)]
+        .map(|tile| (Tile { persistent: true, ..tile }, true));
     let alone = Tile::ALL.into_iter().flat_map(|tile| [(tile, false), (tile, true)]);
     let mut variants = Vec::new();
     for (tile, normed) in alone.chain(persistent) {
@@ -346,11 +352,11 @@ mod tests {
             (tile.rows, tile.subgroups)
         };
         let q4_0 = |n, k| choose(QuantFormat::Q4_0, n, k, false);
-        assert_eq!([q4_0(896, 896), q4_0(151_936, 896)], [(8, 8), (8, 8)]);
-        assert_eq!([q4_0(2048, 2048), q4_0(3072, 3072)], [(1, 8), (1, 16)]);
+        assert_eq!([q4_0(896, 896), q4_0(151_936, 1024), q4_0(16, 32)], [(1, 4); 3]);
+        assert_eq!([q4_0(2048, 2048), q4_0(3072, 1056), q4_0(3072, 3072)], [(1, 8), (1, 8), (1, 16)]);
         // Tile after tile, and where a subgroup takes a unit at once.
-        assert_eq!(choose(QuantFormat::Q4_0, 9728, 896, true), (1, 8));
-        assert_eq!(choose(QuantFormat::Q6_K, 4096, 1024, false), (1, 8));
+        assert_eq!(choose(QuantFormat::Q4_0, 9728, 896, true), (1, 4));
+        assert_eq!([512, 768].map(|k| choose(QuantFormat::Q6_K, 4096, k, false)), [(1, 4), (1, 8)]);
     }
 
     /// A zero point for each block isn't what all columns of a fragment have.
