@@ -141,7 +141,7 @@ impl Linear {
     /// `y = rms_norm(x) · Wᵀ + b` of the pass's `x`.
     pub(crate) fn forward_normed(&self, pass: &Pass<'_>, norm: &Buffer, y: Matrix) -> BackendResult<()> {
         let (a, hidden) = (pass.activations, pass.config.hidden);
-        // Products of one row normalise it in less time than an operation takes, several rows only one product.
+        // On tensor cores, products normalise one row in less time than an operation takes. Elsewhere each has an operation.
         if a.rows == 1 || self.parts.len() == 1 {
             let products: Option<Vec<_>> =
                 self.parts.iter().map(|part| Self::normed(part, pass, norm, y)).collect();
