@@ -39,7 +39,7 @@ impl Context {
     ) -> BackendResult<()> {
         let graph = self.graphs.lock().get(op, graph)?;
         match graph.first_batch() {
-            0 => Ok(()),
+            none if none.is_none() => Ok(()),
             count => self.record_with(op, count, waits, |recorder| recorder.replay(&graph, is_due)),
         }
     }

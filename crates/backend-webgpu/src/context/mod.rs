@@ -18,8 +18,8 @@ use crate::kernels::{Kernel, MAX_IMMEDIATES, Pipelines, Target, Variant};
 use crate::memory::{Allocation, Block, DeviceSlice, Memory, Pool, Use, VECTOR_BYTES, buffer_outside};
 pub(crate) use crate::recorder::MAX_GROUPS;
 use crate::recorder::{
-    BindingLimits, Command, Deadline, Graph, Recorder, Signal, Submits, Submitter, Then, Waits, Window,
-    batch_finished, usual_spin,
+    BindingLimits, Command, Count, Deadline, Graph, Recorder, Signal, Submits, Submitter, Then, Waits,
+    Window, batch_finished, usual_spin,
 };
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, thread};
@@ -193,7 +193,7 @@ impl Context {
         if commands.is_empty() {
             return Ok(());
         }
-        self.record_with(op, commands.len(), waits, |recorder| recorder.record(commands))
+        self.record_with(op, Count::untimed(commands.len()), waits, |recorder| recorder.record(commands))
     }
 
     /// Waits until the device isn't too far behind for a batch of nothing but a copy.
@@ -224,7 +224,7 @@ impl Context {
     fn record_with(
         &self,
         op: &'static str,
-        count: usize,
+        count: Count,
         waits: &Waits,
         record: impl FnOnce(&mut Recorder) -> BackendResult<()>,
     ) -> BackendResult<()> {

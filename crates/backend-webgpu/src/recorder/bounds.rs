@@ -1,16 +1,21 @@
 //! How many commands a batch has, and how many batches are in flight.
 
+use std::ops::AddAssign;
+
 use backend_api::BackendResult;
 
+use super::params::SLOTS;
 use super::{Recorder, Ticket};
 use crate::sync::bound;
 
 /// Commands of a batch, dispatches and uploads. Enough to make the cost of a submission small, few enough to
 /// start the device early and to bound what an encoder holds.
 pub(super) const MAX_COMMANDS: usize = bound(128, 3);
+const _: () = assert!(MAX_COMMANDS <= SLOTS, "every dispatch that isn't of a graph needs a slot");
 
 /// Doublings of [`MAX_COMMANDS`] on a discrete GPU, one for each batch that waits behind the one being worked on. Between
-/// two submissions such a device stands still for as long as several small launches take.
+/// two submissions such a device stands still for as long as several small launches take. Commands of unknown time don't
+/// become more: some drivers reset a device that is long over one submission.
 const DOUBLINGS: usize = bound(2, 1);
 
 /// Batches in flight: one being worked on, one waiting, so that the device never runs dry.
@@ -20,16 +25,43 @@ const MAX_IN_FLIGHT: usize = bound(3, 2);
 /// Long operations are submitted in many batches of few commands.
 const MAX_BACKLOG: usize = bound(32, 3);
 
+/// How many commands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Count {
+    pub(super) all: usize,
+    /// Those whose time isn't estimated.
+    pub(super) untimed: usize,
+}
+
+impl Count {
+    /// So many commands whose time isn't estimated.
+    pub(crate) const fn untimed(count: usize) -> Self {
+        Self { all: count, untimed: count }
+    }
+
+    pub(crate) const fn is_none(self) -> bool {
+        self.all == 0
+    }
+}
+
+impl AddAssign for Count {
+    fn add_assign(&mut self, other: Self) {
+        self.all += other.all;
+        self.untimed += other.untimed;
+    }
+}
+
 impl Recorder {
     /// Has batches grow with how many wait.
     pub(crate) fn grow_batches(&mut self) {
         self.doublings = DOUBLINGS;
     }
 
-    /// The most commands of the open batch, which may be long where the device has enough to do.
-    pub(super) fn most_commands(&self) -> usize {
+    /// Whether the open batch, which has some, takes so many commands more. It may be long where the device has enough to do.
+    pub(super) fn has_room(&self, more: Count) -> bool {
         let waiting = self.flight.len().saturating_sub(1);
-        MAX_COMMANDS << waiting.min(self.doublings)
+        let most = MAX_COMMANDS << waiting.min(self.doublings);
+        self.commands.all + more.all <= most && self.commands.untimed + more.untimed <= MAX_COMMANDS
     }
 
     /// Makes room for so many commands. Returns the batch to wait for, if the device is too far behind. In a
@@ -37,18 +69,18 @@ impl Recorder {
     ///
     /// # Errors
     /// [`DeviceLost`](BackendError::DeviceLost).
-    pub(crate) fn admit(&mut self, count: usize) -> BackendResult<Option<Ticket>> {
+    pub(crate) fn admit(&mut self, more: Count) -> BackendResult<Option<Ticket>> {
         self.submitter.health().check()?;
-        let commands = self.commands + count;
-        // Asked at each multiple of the shortest batch's commands, as a poll takes longer than recording some of them.
-        let is_multiple =
-            commands.saturating_sub(1) / MAX_COMMANDS > self.commands.saturating_sub(1) / MAX_COMMANDS;
-        if (self.commands == 0 || !is_multiple) && self.flight.len() < MAX_BACKLOG {
+        let is_empty = self.commands.is_none();
+        // Of how many are in flight, only a poll tells, which takes longer than recording some commands.
+        let parts = |commands: usize| commands.saturating_sub(1) / MAX_COMMANDS;
+        let is_next_part = parts(self.commands.all + more.all) > parts(self.commands.all);
+        if (is_empty || !is_next_part && self.has_room(more)) && self.flight.len() < MAX_BACKLOG {
             return Ok(None);
         }
         self.submitter.poll();
         self.retire();
-        let fits = self.commands == 0 || commands <= self.most_commands();
+        let fits = is_empty || self.has_room(more);
         let most = if fits { MAX_BACKLOG } else { MAX_IN_FLIGHT };
         if self.flight.len() >= most && !cfg!(target_family = "wasm") {
             return Ok(self.oldest());

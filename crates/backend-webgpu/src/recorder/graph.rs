@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::batch::Flow;
 use super::bind_groups::{BindKey, create};
 use super::params::ParamsTable;
-use super::{Command, MAX_COMMANDS, OpenPass};
+use super::{Command, Count, MAX_COMMANDS, OpenPass};
 use crate::memory::{Block, Storage};
 use crate::sync::bound;
 
@@ -58,6 +58,7 @@ enum StepParams {
 #[derive(Debug)]
 pub(super) struct Segment {
     steps: Range<usize>,
+    pub(super) count: Count,
     /// How long the device should take for those whose time is estimated.
     pub(super) seconds: f64,
     /// What is bound, each block once.
@@ -128,12 +129,12 @@ impl Graph {
 
     /// Commands of the first segments that fit into a batch together, for which there has to be room; of the first one, if it
     /// is longer.
-    pub(crate) fn first_batch(&self) -> usize {
-        let mut lengths = self.segments.iter().map(Segment::len);
-        let first = lengths.next().unwrap_or(0);
-        let together = lengths.scan(first, |sum, len| {
-            *sum += len;
-            (*sum <= MAX_COMMANDS).then_some(*sum)
+    pub(crate) fn first_batch(&self) -> Count {
+        let mut counts = self.segments.iter().map(|segment| segment.count);
+        let first = counts.next().unwrap_or_default();
+        let together = counts.scan(first, |sum, count| {
+            *sum += count;
+            (sum.all <= MAX_COMMANDS).then_some(*sum)
         });
         together.last().unwrap_or(first)
     }
@@ -196,12 +197,10 @@ impl Segment {
             }
         }
         let seconds = commands.iter().map(|command| command.seconds).sum();
+        let untimed = commands.iter().filter(|command| command.seconds == 0.0).count();
+        let count = Count { all: commands.len(), untimed };
         let last = (commands[commands.len() - 1].kernel.pipeline.clone(), groups[groups.len() - 1].clone());
-        Self { steps, seconds, used, written, flows: flows.into(), last }
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.steps.len()
+        Self { steps, count, seconds, used, written, flows: flows.into(), last }
     }
 }
 
@@ -272,8 +271,8 @@ mod tests {
         let call = backend.context("test").unwrap();
         let graph =
             Graph::new(backend.device().unwrap(), call.context.device.pipelines.params_layout(), &commands);
-        let lengths: Vec<usize> = graph.segments.iter().map(Segment::len).collect();
-        assert_eq!((graph.first_batch(), lengths), (19, vec![3, 16]));
+        let lengths: Vec<usize> = graph.segments.iter().map(|segment| segment.count.all).collect();
+        assert_eq!((graph.first_batch().all, lengths), (19, vec![3, 16]));
         let [first, second] = &graph.segments[..] else { panic!("two segments") };
         assert_eq!((first.seconds, second.seconds), (1.5, 8.0));
         // Both buffers, each once, though every command writes one.
@@ -282,7 +281,7 @@ mod tests {
         let first_batch = |count: usize| {
             let commands = self::commands(&backend, count, &[]);
             let layout = call.context.device.pipelines.params_layout();
-            Graph::new(backend.device().unwrap(), layout, &commands).first_batch()
+            Graph::new(backend.device().unwrap(), layout, &commands).first_batch().all
         };
         assert_eq!([0, 10, 100, 128, 300].map(first_batch), [0, 10, 100, 16 + 32 + 64 + 16, 16 + 32 + 64]);
         // Within a segment, what the step before has set isn't set again.

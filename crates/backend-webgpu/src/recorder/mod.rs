@@ -43,6 +43,7 @@ use bounds::MAX_COMMANDS;
 use params::Params;
 
 pub(crate) use batch::{Mapped, Then};
+pub(crate) use bounds::Count;
 pub(crate) use command::{Command, MAX_GROUPS};
 pub(crate) use deadline::{Deadline, Waits};
 use graph::FIRST_SEGMENT;
@@ -67,7 +68,7 @@ pub(crate) struct Recorder {
     submitter: Arc<Submitter>,
     /// Counts batches from 1.
     number: u64,
-    commands: usize,
+    commands: Count,
     /// How often a batch's most commands may double.
     doublings: usize,
     /// Whether a caller has encoded something into the open batch that belongs to the commands behind it.
@@ -125,7 +126,7 @@ impl Recorder {
             device: device.clone(),
             submitter: Arc::clone(submitter),
             number: 1,
-            commands: 0,
+            commands: Count::default(),
             doublings: 0,
             stays_together: false,
             defer_from: DEFER_FROM,
@@ -148,7 +149,7 @@ impl Recorder {
         for command in commands {
             // More than a batch holds is more batches, none of which is waited for: the call is recorded as a
             // whole.
-            let is_full = self.commands >= self.most_commands() || self.params.is_full();
+            let is_full = !self.commands.is_none() && !self.has_room(Count::untimed(1));
             if is_full || command.begins_batch {
                 self.next_batch()?;
             }
@@ -162,9 +163,9 @@ impl Recorder {
     /// be submitted first.
     pub(crate) fn replay(&mut self, graph: &Graph, is_due: &mut dyn FnMut(f64) -> bool) -> BackendResult<()> {
         // Behind few commands, such as copies of the graph's inputs. Replays that follow each other fill batches instead.
-        let may_cut = self.commands < FIRST_SEGMENT && !self.stays_together;
+        let may_cut = self.commands.all < FIRST_SEGMENT && !self.stays_together;
         for (number, segment) in graph.segments.iter().enumerate() {
-            let is_full = self.commands > 0 && self.commands + segment.len() > self.most_commands();
+            let is_full = !self.commands.is_none() && !self.has_room(segment.count);
             // A device that has nothing to do begins while the rest is encoded.
             if is_due(segment.seconds) || is_full || number > 0 && may_cut && self.is_idle() {
                 self.next_batch()?;
@@ -185,9 +186,9 @@ impl Recorder {
                     self.written.push(Arc::clone(storage));
                 }
             }
-            let _span = tracing::trace_span!("encode", commands = segment.len()).entered();
+            let _span = tracing::trace_span!("encode", commands = segment.count.all).entered();
             graph.encode(segment, self.open_pass());
-            self.commands += segment.len();
+            self.commands += segment.count;
         }
         Ok(())
     }
@@ -207,7 +208,7 @@ impl Recorder {
         }
         let [x, y, z] = command.grid;
         open.pass.dispatch_workgroups(x, y, z);
-        self.commands += 1;
+        self.commands += Count::untimed(1);
     }
 
     /// Notes which buffers the batch uses, and which of them get what late errors have spoiled.
@@ -268,7 +269,7 @@ impl Recorder {
         offset: usize,
         chunk: &[u8],
     ) -> BackendResult<Option<Ticket>> {
-        if let Some(full) = self.admit(1)? {
+        if let Some(full) = self.admit(Count::untimed(1))? {
             return Ok(Some(full));
         }
         let written = self.staging.write(op, chunk);
@@ -286,7 +287,7 @@ impl Recorder {
         if dst.storage().write(self.number) {
             self.written.push(Arc::clone(dst.storage()));
         }
-        self.commands += 1;
+        self.commands += Count::untimed(1);
         Ok(None)
     }
 
@@ -354,7 +355,7 @@ impl Recorder {
     fn next_batch(&mut self) -> BackendResult<()> {
         self.submitter.health().check()?;
         if self.early.is_some() || self.encoder.is_some() {
-            self.hand_over(Vec::new(), self.commands >= self.defer_from);
+            self.hand_over(Vec::new(), self.commands.all >= self.defer_from);
         }
         Ok(())
     }
@@ -364,7 +365,7 @@ impl Recorder {
         self.retire();
         if self.pass.is_some() {
             // wgpu checks what the pass consists of, and has the driver record it, when the encoder is finished.
-            let _span = tracing::trace_span!("end_pass", commands = self.commands).entered();
+            let _span = tracing::trace_span!("end_pass", commands = self.commands.all).entered();
             self.pass = None;
         }
         let params = self.params.close();
@@ -380,7 +381,7 @@ impl Recorder {
             then,
         };
         self.number += 1;
-        self.commands = 0;
+        self.commands = Count::default();
         self.stays_together = false;
         let ticket = self.submitter.submit(batch, may_defer);
         self.flight.push_back(InFlight { ticket: ticket.clone(), params: buffer, staging });
@@ -420,6 +421,12 @@ impl Recorder {
     #[cfg(all(test, feature = "shuttle"))]
     pub(crate) fn defer_all(&mut self) {
         self.defer_from = 0;
+    }
+
+    /// Commands that weren't handed over.
+    #[cfg(test)]
+    pub(crate) fn recorded(&self) -> usize {
+        self.commands.all
     }
 
     /// Batches that were handed over and may hold memory.

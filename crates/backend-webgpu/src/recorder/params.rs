@@ -5,8 +5,8 @@ use wgpu::BufferUsages;
 /// Bytes from one slot to the next: the largest alignment that a device may ask for.
 const SLOT: usize = 256;
 
-/// Slots of one buffer, and so the most dispatches with uniform parameters of a batch.
-const SLOTS: usize = 256;
+/// Slots of one buffer, and so the most dispatches of a batch.
+pub(crate) const SLOTS: usize = 256;
 
 /// A uniform buffer and its bind group, used by one batch at a time.
 #[derive(Clone, Debug)]
@@ -45,11 +45,6 @@ pub(crate) struct Params {
 impl Params {
     pub(crate) fn new(layout: wgpu::BindGroupLayout) -> Self {
         Self { layout, free: Vec::new(), current: None }
-    }
-
-    /// Whether the batch has no slot left.
-    pub(crate) fn is_full(&self) -> bool {
-        self.current.as_ref().is_some_and(|current| current.bytes.len() >= SLOTS * SLOT)
     }
 
     /// Takes a slot for `params`; the bind group and the dynamic offset that show it to a kernel.
