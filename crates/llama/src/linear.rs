@@ -12,6 +12,9 @@ use crate::Result;
 use crate::layer::{Pass, rms_norm};
 use crate::weights::{Loader, NeighbouringPairs, Storage, Weight};
 
+/// Elements of a row that products on tensor cores normalise themselves.
+const MOST_NORMALISED: usize = 4096;
+
 /// What a product does to the numbers at its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Into {
@@ -141,8 +144,9 @@ impl Linear {
     /// `y = rms_norm(x) · Wᵀ + b` of the pass's `x`.
     pub(crate) fn forward_normed(&self, pass: &Pass<'_>, norm: &Buffer, y: Matrix) -> BackendResult<()> {
         let (a, hidden) = (pass.activations, pass.config.hidden);
-        // On tensor cores, products normalise one row in less time than an operation takes. Elsewhere each has an operation.
-        if a.rows == 1 || self.parts.len() == 1 {
+        // Tensor cores normalise such a row in less time than an operation takes. Elsewhere each product has an operation for it.
+        let is_cheap = a.rows == 1 && a.dtype == DType::F16 && hidden <= MOST_NORMALISED;
+        if self.parts.len() == 1 || is_cheap {
             let products: Option<Vec<_>> =
                 self.parts.iter().map(|part| Self::normed(part, pass, norm, y)).collect();
             if let Some(products) = products {

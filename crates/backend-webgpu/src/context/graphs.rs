@@ -40,7 +40,8 @@ impl Context {
         let graph = self.graphs.lock().get(op, graph)?;
         match graph.first_batch() {
             none if none.is_none() => Ok(()),
-            count => self.record_with(op, count, waits, |recorder| recorder.replay(&graph, is_due)),
+            first => self
+                .record_with(op, [first, graph.whole()], waits, |recorder| recorder.replay(&graph, is_due)),
         }
     }
 

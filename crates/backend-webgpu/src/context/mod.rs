@@ -193,7 +193,7 @@ impl Context {
         if commands.is_empty() {
             return Ok(());
         }
-        self.record_with(op, Count::untimed(commands.len()), waits, |recorder| recorder.record(commands))
+        self.record_with(op, [Count::untimed(commands.len()); 2], waits, |recorder| recorder.record(commands))
     }
 
     /// Waits until the device isn't too far behind for a batch of nothing but a copy.
@@ -224,14 +224,14 @@ impl Context {
     fn record_with(
         &self,
         op: &'static str,
-        count: Count,
+        [first, whole]: [Count; 2],
         waits: &Waits,
         record: impl FnOnce(&mut Recorder) -> BackendResult<()>,
     ) -> BackendResult<()> {
         let mut wait = waits.wait(op, self.timeout());
         loop {
             let mut recorder = self.recorder.lock();
-            let Some(busy) = recorder.admit(count)? else {
+            let Some(busy) = recorder.admit(first, whole)? else {
                 return record(&mut recorder);
             };
             drop(recorder);

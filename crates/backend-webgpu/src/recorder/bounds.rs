@@ -14,8 +14,8 @@ pub(super) const MAX_COMMANDS: usize = bound(128, 3);
 const _: () = assert!(MAX_COMMANDS <= SLOTS, "every dispatch that isn't of a graph needs a slot");
 
 /// Doublings of [`MAX_COMMANDS`] on a discrete GPU, one for each batch that waits behind the one being worked on. Between
-/// two submissions such a device stands still for as long as several small launches take. Commands of unknown time don't
-/// become more: some drivers reset a device that is long over one submission.
+/// two submissions such a device stands still for as long as several small launches take. Commands whose time isn't estimated
+/// don't become more: some drivers reset a device that is long over one submission.
 const DOUBLINGS: usize = bound(2, 1);
 
 /// Batches in flight: one being worked on, one waiting, so that the device never runs dry.
@@ -29,12 +29,12 @@ const MAX_BACKLOG: usize = bound(32, 3);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count {
     pub(super) all: usize,
-    /// Those whose time isn't estimated.
+    /// Commands whose time isn't estimated.
     pub(super) untimed: usize,
 }
 
 impl Count {
-    /// So many commands whose time isn't estimated.
+    /// Commands whose time isn't estimated.
     pub(crate) const fn untimed(count: usize) -> Self {
         Self { all: count, untimed: count }
     }
@@ -59,33 +59,34 @@ impl Recorder {
 
     /// Whether the open batch, which has some, takes so many commands more. It may be long where the device has enough to do.
     pub(super) fn has_room(&self, more: Count) -> bool {
-        let waiting = self.flight.len().saturating_sub(1);
+        let finished = self.submitter.progress().finished();
+        let unfinished = self.flight.iter().filter(|batch| batch.ticket.batch > finished);
+        let waiting = unfinished.count().saturating_sub(1);
         let most = MAX_COMMANDS << waiting.min(self.doublings);
         self.commands.all + more.all <= most && self.commands.untimed + more.untimed <= MAX_COMMANDS
     }
 
-    /// Makes room for so many commands. Returns the batch to wait for, if the device is too far behind. In a
-    /// browser nothing may wait, and the bound is the page's.
+    /// Makes room for the commands of a call, of which `first` go into one batch. Returns the batch to wait for, if the
+    /// device is too far behind. In a browser nothing may wait, and the bound is the page's.
     ///
     /// # Errors
     /// [`DeviceLost`](BackendError::DeviceLost).
-    pub(crate) fn admit(&mut self, more: Count) -> BackendResult<Option<Ticket>> {
+    pub(crate) fn admit(&mut self, first: Count, whole: Count) -> BackendResult<Option<Ticket>> {
         self.submitter.health().check()?;
         let is_empty = self.commands.is_none();
         // Of how many are in flight, only a poll tells, which takes longer than recording some commands.
         let parts = |commands: usize| commands.saturating_sub(1) / MAX_COMMANDS;
-        let is_next_part = parts(self.commands.all + more.all) > parts(self.commands.all);
-        if (is_empty || !is_next_part && self.has_room(more)) && self.flight.len() < MAX_BACKLOG {
+        let is_next_part = parts(self.commands.all + whole.all) > parts(self.commands.all);
+        if (is_empty || !is_next_part && self.has_room(whole)) && self.flight.len() < MAX_BACKLOG {
             return Ok(None);
         }
         self.submitter.poll();
         self.retire();
-        let fits = is_empty || self.has_room(more);
-        let most = if fits { MAX_BACKLOG } else { MAX_IN_FLIGHT };
+        let most = if is_empty || self.has_room(whole) { MAX_BACKLOG } else { MAX_IN_FLIGHT };
         if self.flight.len() >= most && !cfg!(target_family = "wasm") {
             return Ok(self.oldest());
         }
-        if !fits {
+        if !is_empty && !self.has_room(first) {
             self.next_batch()?;
         }
         Ok(None)

@@ -66,6 +66,11 @@ impl Command {
         Ok(command)
     }
 
+    /// Whether nothing tells how long it takes.
+    pub(super) fn is_untimed(&self) -> bool {
+        self.seconds <= 0.0
+    }
+
     /// Whether each binding that the kernel writes is of another buffer.
     pub(crate) fn writes_are_apart(&self) -> bool {
         let (_, writes) = self.reads_and_writes();

@@ -127,8 +127,7 @@ impl Graph {
         Self { steps, immediates, slots, segments, _blocks: blocks }
     }
 
-    /// Commands of the first segments that fit into a batch together, for which there has to be room; of the first one, if it
-    /// is longer.
+    /// Commands of the first segments that fit into a batch together; of the first one, if it is longer.
     pub(crate) fn first_batch(&self) -> Count {
         let mut counts = self.segments.iter().map(|segment| segment.count);
         let first = counts.next().unwrap_or_default();
@@ -137,6 +136,13 @@ impl Graph {
             (sum.all <= MAX_COMMANDS).then_some(*sum)
         });
         together.last().unwrap_or(first)
+    }
+
+    /// Commands of all segments.
+    pub(crate) fn whole(&self) -> Count {
+        let mut whole = Count::default();
+        self.segments.iter().for_each(|segment| whole += segment.count);
+        whole
     }
 
     /// Dispatches of a replay.
@@ -197,23 +203,28 @@ impl Segment {
             }
         }
         let seconds = commands.iter().map(|command| command.seconds).sum();
-        let untimed = commands.iter().filter(|command| command.seconds == 0.0).count();
-        let count = Count { all: commands.len(), untimed };
+        let count = Count {
+            all: commands.len(),
+            untimed: commands.iter().filter(|command| command.is_untimed()).count(),
+        };
         let last = (commands[commands.len() - 1].kernel.pipeline.clone(), groups[groups.len() - 1].clone());
         Self { steps, count, seconds, used, written, flows: flows.into(), last }
     }
 }
 
-/// Where commands are cut into segments: before one that begins a batch, and where a segment is long enough.
+/// Where commands are cut into segments: before one that begins a batch, and where a segment is long enough, or has as many
+/// commands whose time isn't estimated as a batch may have.
 fn cut(commands: &[Command]) -> Vec<Range<usize>> {
     let (mut segments, mut start, mut most) = (Vec::new(), 0, FIRST_SEGMENT);
-    for (i, command) in commands.iter().enumerate().skip(1) {
+    let mut untimed = 0;
+    for (i, command) in commands.iter().enumerate() {
         let is_full = i - start >= most;
-        if is_full || command.begins_batch {
+        if i > 0 && (is_full || command.begins_batch || untimed >= MAX_COMMANDS && command.is_untimed()) {
             segments.push(start..i);
-            start = i;
+            (start, untimed) = (i, 0);
             most = if is_full { (2 * most).min(MAX_SEGMENT) } else { most };
         }
+        untimed += usize::from(command.is_untimed());
     }
     if !commands.is_empty() {
         segments.push(start..commands.len());

@@ -158,7 +158,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Records the commands of a graph, for the first segment of which [`admit`](Self::admit) has made room.
+    /// Records the commands of a graph, for which [`admit`](Self::admit) has made room.
     /// `is_due` is told how long each segment should take, and says whether what was recorded before it has to
     /// be submitted first.
     pub(crate) fn replay(&mut self, graph: &Graph, is_due: &mut dyn FnMut(f64) -> bool) -> BackendResult<()> {
@@ -269,7 +269,7 @@ impl Recorder {
         offset: usize,
         chunk: &[u8],
     ) -> BackendResult<Option<Ticket>> {
-        if let Some(full) = self.admit(Count::untimed(1))? {
+        if let Some(full) = self.admit(Count::untimed(1), Count::untimed(1))? {
             return Ok(Some(full));
         }
         let written = self.staging.write(op, chunk);

@@ -69,7 +69,10 @@ impl Rig {
 
     /// The batch that a call of so many commands waits for, after the first one.
     fn admit(&mut self, count: usize) -> Option<u64> {
-        self.recorder.admit(Count::untimed(count)).unwrap().map(|ticket| ticket.batch - 1_000_000)
+        self.recorder
+            .admit(Count::untimed(count), Count::untimed(count))
+            .unwrap()
+            .map(|ticket| ticket.batch - 1_000_000)
     }
 
     /// Commands that are recorded, and batches in flight.
@@ -106,7 +109,9 @@ fn a_call_waits_for_a_device_that_is_too_far_behind() {
     assert_eq!((rig.admit(1), rig.state()), (Some(1), (100, 32)));
     assert_eq!(rig.recorder.newest().unwrap().batch, 1_000_001);
     rig.submitter.health().lose("test");
-    assert!(rig.recorder.admit(Count::untimed(1)).is_err() && rig.recorder.submit().is_err());
+    assert!(
+        rig.recorder.admit(Count::untimed(1), Count::untimed(1)).is_err() && rig.recorder.submit().is_err()
+    );
 }
 
 #[test]
@@ -124,7 +129,9 @@ fn batches_grow_with_those_that_wait() {
         commands.iter_mut().skip(untimed).for_each(|command| command.seconds = 1e-6);
         let graph = rig.graph_of(&commands);
         let mut replays = 0;
-        while rig.recorder.number == 1 && rig.recorder.admit(graph.first_batch()).unwrap().is_none() {
+        while rig.recorder.number == 1
+            && rig.recorder.admit(graph.first_batch(), graph.whole()).unwrap().is_none()
+        {
             rig.recorder.replay(&graph, &mut |_| false).unwrap();
             replays += 1;
         }
@@ -140,6 +147,32 @@ fn batches_grow_with_those_that_wait() {
     // A device that has caught up gets what there is.
     rig.submitter.progress().finish(1_000_003);
     assert_eq!((rig.admit(1), rig.state().0, rig.recorder.number), (None, 0, 2));
+}
+
+/// A graph that doesn't fit into a batch may be several, and the next replay waits for a device that has enough.
+#[test]
+fn replays_wait_for_a_device_that_is_too_far_behind() {
+    for count in [100, 125, 250, 316, 390, 508, 800, 1100] {
+        for (grows, seconds) in [(false, 0.0), (false, 1e-6), (true, 0.0), (true, 1e-6)] {
+            let mut rig = Rig::new(Submits::Worker);
+            if grows {
+                rig.recorder.grow_batches();
+            }
+            rig.fall_behind(3);
+            let mut commands = rig.commands(count);
+            commands.iter_mut().for_each(|command| command.seconds = seconds);
+            let graph = rig.graph_of(&commands);
+            let (first, whole) = (graph.first_batch(), graph.whole());
+            assert_eq!(whole.all, count);
+            while rig.recorder.admit(first, whole).unwrap().is_none() {
+                rig.recorder.replay(&graph, &mut |_| false).unwrap();
+                // What the rig's own batches have finished doesn't hide those that never do.
+                assert!(rig.recorder.number < 40, "{count} commands, growing: {grows}");
+            }
+            let submitted = rig.recorder.number - 1;
+            assert!(submitted <= 12, "{submitted} batches of {count} commands, growing: {grows}");
+        }
+    }
 }
 
 #[test]
