@@ -127,19 +127,20 @@ impl Model {
         self.layers.iter().try_for_each(|layer| layer.forward(pass))
     }
 
-    /// The logits of `rows` packed rows of `x`, which an operation of its own normalises into `normed` where the product
-    /// can't.
+    /// The logits of `rows` packed rows of `x`, no more than the pass has. An operation normalises them into the activations'
+    /// `update` where the product can't.
     pub(crate) fn logits(
         &self,
         pass: &Pass<'_>,
         rows: usize,
-        [x, normed]: [&Buffer; 2],
+        x: &Buffer,
         logits: Matrix,
     ) -> BackendResult<()> {
         let output = self.output.as_ref().unwrap_or(&self.embeddings);
         if let Some(desc) = output.normed(pass, rows, x, &self.output_norm, logits) {
             return pass.backend.quant_matmul(&desc);
         }
+        let normed = &pass.activations.update;
         rms_norm(pass, x, normed, &self.output_norm, rows, self.config.hidden)?;
         output.product(
             pass.backend,

@@ -209,12 +209,11 @@ impl Session {
                 let dtype = self.model.dtype();
                 let last = Buffer::from_slice(&backend, &ends)?;
                 let x = Buffer::of(&backend, dtype, &[ends.len(), hidden])?;
-                let normed = Buffer::of(&backend, dtype, &[ends.len(), hidden])?;
                 let shape = IndexShape { rows: activations.rows, columns: hidden, count: ends.len() };
                 let (table, indices) = (activations.x.ptr(), last.ptr());
                 backend.gather(&GatherDesc::new(dtype, table, indices, x.ptr(), shape))?;
                 let rows = Matrix::new(logits.ptr(), DType::F32, vocabulary).with_offset(done * vocabulary);
-                self.model.logits(&pass, ends.len(), [&x, &normed], rows)?;
+                self.model.logits(&pass, ends.len(), &x, rows)?;
                 done += ends.len();
             }
             self.activations = Some(activations);

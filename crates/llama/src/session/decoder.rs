@@ -24,7 +24,6 @@ pub(super) struct Decoder {
     activations: Activations,
     decode: Decode,
     logits: Buffer,
-    normed: Buffer,
     /// `[3, slots]` of u32: positions, lengths and rows of pages, which a step adds 1 to.
     counters: Buffer,
     /// `[2, slots]`: the tokens of a step as u32, which become those that follow, and the largest logit of each as f32,
@@ -109,7 +108,6 @@ impl Session {
                 mask,
             },
             logits: Buffer::of(backend, DType::F32, &[slots, config.vocabulary])?,
-            normed: Buffer::of(backend, model.dtype(), &[slots, config.hidden])?,
             counters,
             chosen,
             history: u32s(2 * page_len)?,
@@ -172,7 +170,7 @@ impl Decoder {
         model.forward(pass)?;
         let vocabulary = pass.config.vocabulary;
         let logits = Matrix::new(self.logits.ptr(), DType::F32, vocabulary);
-        model.logits(pass, slots, [&a.x, &self.normed], logits)?;
+        model.logits(pass, slots, &a.x, logits)?;
         let (shape, bytes) = ([slots, vocabulary], slots * DType::F32.size());
         match &self.chooser {
             Chooser::Caller => return model.cap(backend, slots, logits),

@@ -22,7 +22,7 @@ impl Session {
     /// As [`step`](Session::step), and [`Error::NotFinite`](crate::Error::NotFinite), after which the sequence is as before.
     pub fn log_probabilities(&mut self, sequence: usize, tokens: &[u32]) -> Result<Vec<f32>> {
         self.check(&[Input { sequence, tokens }])?;
-        let (vocabulary, hidden) = (self.model.config().vocabulary, self.model.config().hidden);
+        let vocabulary = self.model.config().vocabulary;
         let backend = Arc::clone(self.model.backend());
         let rows = (MAX_LOGITS / vocabulary).clamp(1, super::MAX_ROWS);
         let mut result = Vec::new();
@@ -35,9 +35,8 @@ impl Session {
             self.model.forward(&pass)?;
 
             let logits = Buffer::of(&backend, DType::F32, &[chunk.len(), vocabulary])?;
-            let normed = Buffer::of(&backend, self.model.dtype(), &[chunk.len(), hidden])?;
             let places = Matrix::new(logits.ptr(), DType::F32, vocabulary);
-            self.model.logits(&pass, chunk.len(), [&activations.x, &normed], places)?;
+            self.model.logits(&pass, chunk.len(), &activations.x, places)?;
             self.model.cap(backend.as_ref(), chunk.len(), places)?;
 
             // The last token of all has none that follows; any will do for its row.
