@@ -255,6 +255,15 @@ mod tests {
     }
 
     #[test]
+    fn segments_have_no_more_commands_of_unknown_time_than_a_batch() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let mut commands = commands(&backend, 600, &[]);
+        commands.iter_mut().for_each(|command| command.seconds = 0.0);
+        let lengths: Vec<usize> = cut(&commands).iter().map(Range::len).collect();
+        assert_eq!(lengths, [16, 32, 64, 128, 128, 128, 104]);
+    }
+
+    #[test]
     fn segments_grow_from_the_first_to_the_longest() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
         let lengths = |count: usize, begins: &[usize]| {

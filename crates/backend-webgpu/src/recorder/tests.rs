@@ -144,7 +144,15 @@ fn batches_grow_with_those_that_wait() {
     let mut rig = growing(3);
     rig.recorder.record(&rig.commands(128)).unwrap();
     assert_eq!((rig.state(), rig.admit(1)), ((128, 3), Some(1)));
+    // Batches that are over don't wait, also where they weren't retired.
+    let rig = growing(3);
+    let has_room = |rig: &Rig| rig.recorder.has_room(Count { all: 129, untimed: 0 });
+    assert!(has_room(&rig));
+    rig.submitter.progress().finish(1_000_002);
+    assert!(!has_room(&rig));
     // A device that has caught up gets what there is.
+    let mut rig = growing(3);
+    rig.recorder.record(&rig.commands(128)).unwrap();
     rig.submitter.progress().finish(1_000_003);
     assert_eq!((rig.admit(1), rig.state().0, rig.recorder.number), (None, 0, 2));
 }
