@@ -132,26 +132,18 @@ impl Linear {
         matches!(self.parts.as_slice(), [part] if matches!(part.weight.storage, Storage::Quant(_)))
     }
 
-    /// The product of a part with the pass's `x`, normalised; `None` if its weights aren't quantised.
-    fn normed(part: &Part, pass: &Pass<'_>, norm: &Buffer, y: Matrix) -> Option<QuantMatmulDesc> {
-        let a = pass.activations;
-        let y = y.with_offset(y.offset + part.column);
-        let mut desc = part.weight.normed(pass, a.rows, &a.x, norm, y)?;
-        desc.bias = part.bias.as_ref().map(Buffer::ptr);
-        Some(desc)
-    }
-
     /// `y = rms_norm(x) · Wᵀ + b` of the pass's `x`.
     pub(crate) fn forward_normed(&self, pass: &Pass<'_>, norm: &Buffer, y: Matrix) -> BackendResult<()> {
         let (a, hidden) = (pass.activations, pass.config.hidden);
-        // Tensor cores normalise such a row in less time than an operation takes. Elsewhere each product has an operation for it.
+        // Tensor cores normalise such a row in less time than an operation takes. Elsewhere each product has an operation
+        // for it.
         let is_cheap = a.rows == 1 && a.dtype == DType::F16 && hidden <= MOST_NORMALISED;
         if self.parts.len() == 1 || is_cheap {
+            // Queries and keys last, which are rotated next.
             let products: Option<Vec<_>> =
-                self.parts.iter().map(|part| Self::normed(part, pass, norm, y)).collect();
+                self.parts.iter().rev().map(|part| part.normed(pass, norm, y)).collect();
             if let Some(products) = products {
-                // Queries and keys last, which are rotated next.
-                return products.iter().rev().try_for_each(|desc| pass.backend.quant_matmul(desc));
+                return products.iter().try_for_each(|desc| pass.backend.quant_matmul(desc));
             }
         }
         rms_norm(pass, &a.x, &a.update, norm, a.rows, hidden)?;
@@ -168,7 +160,7 @@ impl Linear {
     ) -> BackendResult<()> {
         let a = pass.activations;
         if let [part] = self.parts.as_slice()
-            && let Some(desc) = Self::normed(part, pass, norm, Matrix::new(a.inner.ptr(), a.dtype, inner))
+            && let Some(desc) = part.normed(pass, norm, Matrix::new(a.inner.ptr(), a.dtype, inner))
         {
             return pass.backend.quant_matmul(&desc.with_gate(gate));
         }
@@ -182,8 +174,23 @@ impl Linear {
     }
 }
 
+impl Part {
+    /// The product with the pass's `x`, normalised; `None` if the weights aren't quantised.
+    fn normed(&self, pass: &Pass<'_>, norm: &Buffer, y: Matrix) -> Option<QuantMatmulDesc> {
+        let a = pass.activations;
+        self.weight.normed(
+            pass,
+            a.rows,
+            &a.x,
+            norm,
+            y.with_offset(y.offset + self.column),
+            self.bias.as_ref(),
+        )
+    }
+}
+
 impl Weight {
-    /// `y = rms_norm(x) · Wᵀ` of packed rows of the hidden size; `None` if the weights aren't quantised.
+    /// `y = rms_norm(x) · Wᵀ + b` of packed rows of the hidden size; `None` if the weights aren't quantised.
     pub(crate) fn normed(
         &self,
         pass: &Pass<'_>,
@@ -191,10 +198,11 @@ impl Weight {
         x: &Buffer,
         norm: &Buffer,
         y: Matrix,
+        bias: Option<&Buffer>,
     ) -> Option<QuantMatmulDesc> {
         let Storage::Quant(format) = self.storage else { return None };
         let x = Matrix::new(x.ptr(), pass.activations.dtype, pass.config.hidden);
-        let desc = self.quantised(format, rows, x, y, None);
+        let desc = self.quantised(format, rows, x, y, bias);
         Some(desc.with_norm(RmsNorm::new(norm.ptr(), pass.config.rms_eps)))
     }
 

@@ -137,7 +137,7 @@ impl Model {
         logits: Matrix,
     ) -> BackendResult<()> {
         let output = self.output.as_ref().unwrap_or(&self.embeddings);
-        if let Some(desc) = output.normed(pass, rows, x, &self.output_norm, logits) {
+        if let Some(desc) = output.normed(pass, rows, x, &self.output_norm, logits, None) {
             return pass.backend.quant_matmul(&desc);
         }
         let normed = &pass.activations.update;

@@ -38,11 +38,11 @@ impl Context {
         is_due: &mut dyn FnMut(f64) -> bool,
     ) -> BackendResult<()> {
         let graph = self.graphs.lock().get(op, graph)?;
-        match graph.first_batch() {
-            none if none.is_none() => Ok(()),
-            first => self
-                .record_with(op, [first, graph.whole()], waits, |recorder| recorder.replay(&graph, is_due)),
+        let (first, whole) = (graph.first_batch(), graph.whole());
+        if whole.is_none() {
+            return Ok(());
         }
+        self.record_with(op, [first, whole], waits, |recorder| recorder.replay(&graph, is_due))
     }
 
     /// # Errors

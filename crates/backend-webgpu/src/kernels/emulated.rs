@@ -13,9 +13,13 @@ pub(super) fn fragments(variant: &Variant, text: String, features: wgpu::Feature
     if !is_emulated {
         return text;
     }
+    // Declarations of elements are the library's own, which come before the first function of a fragment.
+    let (declarations, _) =
+        FRAGMENT_ELEMENTS.text.split_once("fn elements(").expect("a function of fragments");
+    let emulated = declarations.replace("alias Sums = coop_mat16x16<f32, C>;", "") + FRAGMENTS;
     let replaced = [
         ("enable wgpu_cooperative_matrix; ", ""),
-        (FRAGMENT_ELEMENTS.text, FRAGMENTS),
+        (FRAGMENT_ELEMENTS.text, emulated.as_str()),
         ("coopMultiplyAdd(", "multiply_add("),
         // Of one subgroup, so that barriers are in uniform flow.
         ("index / SUBGROUP", "0u"),

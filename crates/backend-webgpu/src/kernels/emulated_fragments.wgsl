@@ -1,15 +1,5 @@
-// shaders/lib/fragment_elements.wgsl for devices without cooperative matrices: fragments are the elements that invocations
-// have of them, and meet in workgroup memory. For workgroups of one subgroup of 32, whose flow is uniform.
-
-struct Elements {
-  low: vec4<f32>,
-  high: vec4<f32>,
-}
-
-struct Halves {
-  low: vec4<f16>,
-  high: vec4<f16>,
-}
+// Functions of shaders/lib/fragment_elements.wgsl for devices without cooperative matrices: fragments are the elements that
+// invocations have of them, and meet in workgroup memory. For workgroups of one subgroup of 32, whose flow is uniform.
 
 alias Sums = Elements;
 
@@ -18,10 +8,6 @@ var<private> lane_of_fragments: u32;
 // 16 rows of the left operand, then 16 columns of the right one, and what invocations add up.
 var<workgroup> sh_operands: array<f32, 512>;
 var<workgroup> sh_pairs: array<vec2<f32>, 32>;
-
-fn elements_of(low: vec2<u32>, high: vec2<u32>) -> Halves {
-  return Halves(halves(low), halves(high));
-}
 
 fn elements(sums: Sums) -> Elements {
   return sums;

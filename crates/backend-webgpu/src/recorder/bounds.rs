@@ -1,6 +1,6 @@
 //! How many commands a batch has, and how many batches are in flight.
 
-use std::ops::AddAssign;
+use std::ops::Add;
 
 use backend_api::BackendResult;
 
@@ -25,7 +25,7 @@ const MAX_IN_FLIGHT: usize = bound(3, 2);
 /// Long operations are submitted in many batches of few commands.
 const MAX_BACKLOG: usize = bound(32, 3);
 
-/// How many commands.
+/// How many commands a batch has, or gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Count {
     pub(super) all: usize,
@@ -34,7 +34,7 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    /// Commands whose time isn't estimated.
+    /// Commands of which none has an estimated time.
     pub(crate) const fn untimed(count: usize) -> Self {
         Self { all: count, untimed: count }
     }
@@ -44,10 +44,11 @@ impl Count {
     }
 }
 
-impl AddAssign for Count {
-    fn add_assign(&mut self, other: Self) {
-        self.all += other.all;
-        self.untimed += other.untimed;
+impl Add for Count {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { all: self.all + other.all, untimed: self.untimed + other.untimed }
     }
 }
 
@@ -59,11 +60,15 @@ impl Recorder {
 
     /// Whether the open batch, which has some, takes so many commands more. It may be long where the device has enough to do.
     pub(super) fn has_room(&self, more: Count) -> bool {
+        let Count { all, untimed } = self.commands + more;
+        untimed <= MAX_COMMANDS && (all <= MAX_COMMANDS || all <= self.most_commands())
+    }
+
+    fn most_commands(&self) -> usize {
         let finished = self.submitter.progress().finished();
         let unfinished = self.flight.iter().filter(|batch| batch.ticket.batch > finished);
         let waiting = unfinished.count().saturating_sub(1);
-        let most = MAX_COMMANDS << waiting.min(self.doublings);
-        self.commands.all + more.all <= most && self.commands.untimed + more.untimed <= MAX_COMMANDS
+        MAX_COMMANDS << waiting.min(self.doublings)
     }
 
     /// Makes room for the commands of a call, of which `first` go into one batch. Returns the batch to wait for, if the

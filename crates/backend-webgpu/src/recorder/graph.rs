@@ -4,7 +4,7 @@
 //! can be known before is: pipelines, bind groups, parameters, grids, which buffers are used, and where
 //! neighbouring commands share a pipeline or a bind group.
 
-use std::ops::Range;
+use std::ops::{Add as _, Range};
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -58,7 +58,8 @@ enum StepParams {
 #[derive(Debug)]
 pub(super) struct Segment {
     steps: Range<usize>,
-    pub(super) count: Count,
+    /// Commands whose time isn't estimated.
+    untimed: usize,
     /// How long the device should take for those whose time is estimated.
     pub(super) seconds: f64,
     /// What is bound, each block once.
@@ -129,10 +130,10 @@ impl Graph {
 
     /// Commands of the first segments that fit into a batch together; of the first one, if it is longer.
     pub(crate) fn first_batch(&self) -> Count {
-        let mut counts = self.segments.iter().map(|segment| segment.count);
+        let mut counts = self.segments.iter().map(Segment::count);
         let first = counts.next().unwrap_or_default();
         let together = counts.scan(first, |sum, count| {
-            *sum += count;
+            *sum = *sum + count;
             (sum.all <= MAX_COMMANDS).then_some(*sum)
         });
         together.last().unwrap_or(first)
@@ -140,9 +141,7 @@ impl Graph {
 
     /// Commands of all segments.
     pub(crate) fn whole(&self) -> Count {
-        let mut whole = Count::default();
-        self.segments.iter().for_each(|segment| whole += segment.count);
-        whole
+        self.segments.iter().map(Segment::count).fold(Count::default(), Count::add)
     }
 
     /// Dispatches of a replay.
@@ -203,12 +202,13 @@ impl Segment {
             }
         }
         let seconds = commands.iter().map(|command| command.seconds).sum();
-        let count = Count {
-            all: commands.len(),
-            untimed: commands.iter().filter(|command| command.is_untimed()).count(),
-        };
+        let untimed = commands.iter().filter(|command| command.is_untimed()).count();
         let last = (commands[commands.len() - 1].kernel.pipeline.clone(), groups[groups.len() - 1].clone());
-        Self { steps, count, seconds, used, written, flows: flows.into(), last }
+        Self { steps, untimed, seconds, used, written, flows: flows.into(), last }
+    }
+
+    pub(super) fn count(&self) -> Count {
+        Count { all: self.steps.len(), untimed: self.untimed }
     }
 }
 
@@ -291,7 +291,7 @@ mod tests {
         let call = backend.context("test").unwrap();
         let graph =
             Graph::new(backend.device().unwrap(), call.context.device.pipelines.params_layout(), &commands);
-        let lengths: Vec<usize> = graph.segments.iter().map(|segment| segment.count.all).collect();
+        let lengths: Vec<usize> = graph.segments.iter().map(|segment| segment.count().all).collect();
         assert_eq!((graph.first_batch().all, lengths), (19, vec![3, 16]));
         let [first, second] = &graph.segments[..] else { panic!("two segments") };
         assert_eq!((first.seconds, second.seconds), (1.5, 8.0));

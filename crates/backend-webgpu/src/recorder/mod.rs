@@ -69,7 +69,7 @@ pub(crate) struct Recorder {
     /// Counts batches from 1.
     number: u64,
     commands: Count,
-    /// How often a batch's most commands may double.
+    /// How many times the most commands of a batch may double.
     doublings: usize,
     /// Whether a caller has encoded something into the open batch that belongs to the commands behind it.
     stays_together: bool,
@@ -165,7 +165,7 @@ impl Recorder {
         // Behind few commands, such as copies of the graph's inputs. Replays that follow each other fill batches instead.
         let may_cut = self.commands.all < FIRST_SEGMENT && !self.stays_together;
         for (number, segment) in graph.segments.iter().enumerate() {
-            let is_full = !self.commands.is_none() && !self.has_room(segment.count);
+            let is_full = !self.commands.is_none() && !self.has_room(segment.count());
             // A device that has nothing to do begins while the rest is encoded.
             if is_due(segment.seconds) || is_full || number > 0 && may_cut && self.is_idle() {
                 self.next_batch()?;
@@ -186,9 +186,9 @@ impl Recorder {
                     self.written.push(Arc::clone(storage));
                 }
             }
-            let _span = tracing::trace_span!("encode", commands = segment.count.all).entered();
+            let _span = tracing::trace_span!("encode", commands = segment.count().all).entered();
             graph.encode(segment, self.open_pass());
-            self.commands += segment.count;
+            self.commands = self.commands + segment.count();
         }
         Ok(())
     }
@@ -208,7 +208,7 @@ impl Recorder {
         }
         let [x, y, z] = command.grid;
         open.pass.dispatch_workgroups(x, y, z);
-        self.commands += Count::untimed(1);
+        self.commands = self.commands + Count::untimed(1);
     }
 
     /// Notes which buffers the batch uses, and which of them get what late errors have spoiled.
@@ -287,7 +287,7 @@ impl Recorder {
         if dst.storage().write(self.number) {
             self.written.push(Arc::clone(dst.storage()));
         }
-        self.commands += Count::untimed(1);
+        self.commands = self.commands + Count::untimed(1);
         Ok(None)
     }
 

@@ -122,7 +122,7 @@ fn batches_grow_with_those_that_wait() {
         rig.fall_behind(behind);
         rig
     };
-    // As few of them as not to pass what a batch may have of unknown time, and more.
+    // The longest batch of replays of 16 commands, of which so many have a time that isn't estimated.
     let longest = |behind, untimed: usize| {
         let mut rig = growing(behind);
         let mut commands = rig.commands(16);
@@ -174,7 +174,6 @@ fn replays_wait_for_a_device_that_is_too_far_behind() {
             assert_eq!(whole.all, count);
             while rig.recorder.admit(first, whole).unwrap().is_none() {
                 rig.recorder.replay(&graph, &mut |_| false).unwrap();
-                // What the rig's own batches have finished doesn't hide those that never do.
                 assert!(rig.recorder.number < 40, "{count} commands, growing: {grows}");
             }
             let submitted = rig.recorder.number - 1;

@@ -73,15 +73,18 @@ static NORMED_APPENDED: KernelSource = source!(
 /// Rows of A above which B is read too often.
 const MOST_ROWS: usize = 2 * FRAGMENT;
 
-/// Rows of A that are normalised in workgroup memory, and elements of all of them, as lib/quant_rows_normed has
+/// Rows of A that are normalised in workgroup memory, and the most elements of all of them, as lib/quant_rows_normed has
 /// them.
 const STAGED_ROWS: usize = 4;
-const STAGED: usize = 8 * 512;
+const MOST_STAGED: usize = 8 * 512;
 
-/// Subgroups of a workgroup, of one for a row that feeds no more, and of one where all workgroups run at once even so: then
-/// more wait for memory.
-const LEAST_SUBGROUPS: usize = 4;
+/// Subgroups of a workgroup.
 const FEW_SUBGROUPS: usize = 8;
+
+/// Subgroups of a workgroup for one row that has no more steps.
+const LEAST_SUBGROUPS: usize = 4;
+
+/// Subgroups of a workgroup where all workgroups run at once even so: then more wait for memory.
 const MANY_SUBGROUPS: usize = 16;
 
 /// Units for each of few subgroups up to which a row is short: with more subgroups, a product takes longer.
@@ -91,8 +94,8 @@ const SHORT_UNITS: usize = 2;
 /// they take.
 const AT_ONCE: usize = 2;
 
-/// Workgroups of few subgroups for each compute unit that make tile after tile of one row of A, and of more rows, and how many there would be
-/// otherwise for each, above which they do: normalising the rows once for each tile takes longer then.
+/// Workgroups of few subgroups for each compute unit that make tile after tile of one row of A, and of more rows, and how
+/// many there would be otherwise for each, above which they do: normalising the rows once for each tile takes longer then.
 const PERSISTENT_ROW: usize = 4;
 const PERSISTENT_ROWS: usize = 3;
 const MOST_PREPARED: usize = 4;
@@ -136,25 +139,23 @@ impl Tile {
 
     /// The workgroup for so many rows of A by B.
     fn choose(m: usize, b: &QuantMatrix, normed: bool, compute_units: usize) -> Self {
-        let columns = b.rows.div_ceil(FRAGMENT);
-        let units = b.columns.div_ceil(UNIT);
-        let tile = |rows: usize| {
-            let workgroups = m.div_ceil(rows).saturating_mul(columns);
-            let is_above = |most: usize| workgroups > most.saturating_mul(compute_units);
-            // Of one row of whole blocks, a subgroup takes two units at once.
-            let steps = if has_half_blocks(b.format) { units } else { units.div_ceil(2) };
-            let is_short = rows <= 8 && units <= FEW_SUBGROUPS * SHORT_UNITS;
-            let subgroups = match rows {
-                1 if steps <= LEAST_SUBGROUPS => LEAST_SUBGROUPS,
-                _ if is_short || is_above(AT_ONCE) => FEW_SUBGROUPS,
-                _ => MANY_SUBGROUPS,
-            };
-            Self { rows, subgroups, persistent: normed && is_above(MOST_PREPARED) }
+        let rows = match m {
+            1 if has_one_zero_point(b.format) => 1,
+            0..=8 => 8,
+            _ => FRAGMENT,
         };
-        if m == 1 && has_one_zero_point(b.format) {
-            return tile(1);
-        }
-        tile(if m <= 8 { 8 } else { FRAGMENT })
+        let workgroups = m.div_ceil(rows).saturating_mul(b.rows.div_ceil(FRAGMENT));
+        let is_above = |most: usize| workgroups > most.saturating_mul(compute_units);
+        let units = b.columns.div_ceil(UNIT);
+        // Of one row of whole blocks, a subgroup takes two units at once.
+        let steps = if has_half_blocks(b.format) { units } else { units.div_ceil(2) };
+        let is_short = rows <= 8 && units <= FEW_SUBGROUPS * SHORT_UNITS;
+        let subgroups = match rows {
+            1 if steps <= LEAST_SUBGROUPS => LEAST_SUBGROUPS,
+            _ if is_short || is_above(AT_ONCE) => FEW_SUBGROUPS,
+            _ => MANY_SUBGROUPS,
+        };
+        Self { rows, subgroups, persistent: normed && is_above(MOST_PREPARED) }
     }
 
     /// A format of each kind that it multiplies by, with blocks and half blocks.
@@ -216,9 +217,11 @@ impl Tile {
         }
         let width = VecWidth::fitting(DType::F16, &[&operands.a, &operands.norm], &strides_of_a(desc));
         let normed = desc.norm.is_some();
+        let QuantMatrix { format, .. } = desc.b;
+        let tile = Self::choose(desc.m, &desc.b, normed, ctx.profile().compute_units);
         let fits_staged = !normed
             || desc.m <= STAGED_ROWS
-                && desc.m.saturating_mul(desc.k()) <= STAGED
+                && desc.m.saturating_mul(desc.k()) <= tile.staged()
                 && !operands.has_residual_apart();
         let fits = desc.a.dtype == DType::F16
             && (1..=MOST_ROWS).contains(&desc.m)
@@ -227,8 +230,6 @@ impl Tile {
             && width == VecWidth::Eight
             && fits_staged
             && (desc.gate.is_none() || is_bindable(ctx, layout));
-        let QuantMatrix { format, .. } = desc.b;
-        let tile = Self::choose(desc.m, &desc.b, normed, ctx.profile().compute_units);
         let is_usable = (is_asked_for || tile.is_fast(format)) && tile.has_room(ctx, normed);
         (fits && is_usable && tile.passes(ctx, format)).then_some(tile)
     }
@@ -243,10 +244,15 @@ impl Tile {
         !(self.persistent && unpacks_scales)
     }
 
+    /// Elements of normalised rows that it has in workgroup memory, two vectors of eight for each invocation.
+    fn staged(self) -> usize {
+        MOST_STAGED.min(2 * 8 * self.subgroups * SUBGROUP)
+    }
+
     fn has_room(self, ctx: &OpContext, normed: bool) -> bool {
         let mut bytes = self.subgroups * self.rows * FRAGMENT * size_of::<f32>();
         if normed {
-            bytes += 2 * STAGED + self.subgroups * STAGED_ROWS * size_of::<f32>();
+            bytes += self.staged() * DType::F16.size() + self.subgroups * STAGED_ROWS * size_of::<f32>();
         }
         has_room(&ctx.gpu().limits, self.subgroups * SUBGROUP, bytes)
     }
