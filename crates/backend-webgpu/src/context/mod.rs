@@ -101,7 +101,7 @@ impl Context {
         let mut recorder =
             Recorder::new(device, &submitter, pipelines.params_layout(), &has_dropped, &copier);
         if gpu.info.kind == DeviceKind::DiscreteGpu {
-            recorder.grow_batches();
+            recorder.suit_discrete_gpu();
         }
         Ok(Self {
             last: Arc::clone(last),

@@ -4,6 +4,7 @@ use std::ops::Add;
 
 use backend_api::BackendResult;
 
+use super::graph::FIRST_SEGMENT;
 use super::params::SLOTS;
 use super::{Recorder, Ticket};
 use crate::sync::bound;
@@ -53,9 +54,22 @@ impl Add for Count {
 }
 
 impl Recorder {
-    /// Has batches grow with how many wait.
-    pub(crate) fn grow_batches(&mut self) {
+    /// Has batches grow with how many wait, and a device without any begin with a few commands.
+    pub(crate) fn suit_discrete_gpu(&mut self) {
         self.doublings = DOUBLINGS;
+        self.begins_with = FIRST_SEGMENT;
+    }
+
+    /// Whether the device has nothing to do, as far as is known, and the open batch enough for it to begin with while the rest is
+    /// recorded.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.commands.all >= self.begins_with && !self.stays_together && self.unfinished() == 0
+    }
+
+    /// Batches in flight that the device hasn't finished, as far as is known.
+    fn unfinished(&self) -> usize {
+        let finished = self.submitter.progress().finished();
+        self.flight.iter().filter(|batch| batch.ticket.batch > finished).count()
     }
 
     /// Whether the open batch, which has some, takes so many commands more. It may be long where the device has enough to do.
@@ -65,9 +79,7 @@ impl Recorder {
     }
 
     fn most_commands(&self) -> usize {
-        let finished = self.submitter.progress().finished();
-        let unfinished = self.flight.iter().filter(|batch| batch.ticket.batch > finished);
-        let waiting = unfinished.count().saturating_sub(1);
+        let waiting = self.unfinished().saturating_sub(1);
         MAX_COMMANDS << waiting.min(self.doublings)
     }
 

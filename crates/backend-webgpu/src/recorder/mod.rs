@@ -71,6 +71,8 @@ pub(crate) struct Recorder {
     commands: Count,
     /// How many times the most commands of a batch may double.
     doublings: usize,
+    /// Commands with which a device that has nothing to do begins.
+    begins_with: usize,
     /// Whether a caller has encoded something into the open batch that belongs to the commands behind it.
     stays_together: bool,
     /// How many of them make a batch that may be deferred.
@@ -128,6 +130,7 @@ impl Recorder {
             number: 1,
             commands: Count::default(),
             doublings: 0,
+            begins_with: usize::MAX,
             stays_together: false,
             defer_from: DEFER_FROM,
             early: None,
@@ -150,7 +153,7 @@ impl Recorder {
             // More than a batch holds is more batches, none of which is waited for: the call is recorded as a
             // whole.
             let is_full = !self.commands.is_none() && !self.has_room(Count::untimed(1));
-            if is_full || command.begins_batch {
+            if is_full || command.begins_batch || self.is_awaited() {
                 self.next_batch()?;
             }
             self.dispatch(command);

@@ -118,7 +118,7 @@ fn a_call_waits_for_a_device_that_is_too_far_behind() {
 fn batches_grow_with_those_that_wait() {
     let growing = |behind| {
         let mut rig = Rig::new(Submits::Worker);
-        rig.recorder.grow_batches();
+        rig.recorder.suit_discrete_gpu();
         rig.fall_behind(behind);
         rig
     };
@@ -157,6 +157,27 @@ fn batches_grow_with_those_that_wait() {
     assert_eq!((rig.admit(1), rig.state().0, rig.recorder.number), (None, 0, 2));
 }
 
+#[test]
+fn a_device_that_has_nothing_to_do_begins_with_a_few_commands() {
+    // Commands that stay in the open batch, and its number, after one more than the device begins with.
+    let recorded = |prepare: &dyn Fn(&mut Rig)| {
+        let mut rig = Rig::new(Submits::Worker);
+        rig.recorder.suit_discrete_gpu();
+        prepare(&mut rig);
+        rig.recorder.record(&rig.commands(17)).unwrap();
+        (rig.state().0, rig.recorder.number)
+    };
+    assert_eq!(recorded(&|_| {}), (1, 2));
+    assert_eq!(recorded(&|rig| rig.fall_behind(1)), (17, 1));
+    let finished = |rig: &mut Rig| {
+        rig.fall_behind(1);
+        rig.submitter.progress().finish(1_000_001);
+    };
+    assert_eq!(recorded(&finished), (1, 2));
+    // Two timestamps and what is between them.
+    assert_eq!(recorded(&|rig| rig.recorder.encode(|_| {})), (17, 1));
+}
+
 /// A graph that doesn't fit into a batch may be several, and the next replay waits for a device that has enough.
 #[test]
 fn replays_wait_for_a_device_that_is_too_far_behind() {
@@ -164,7 +185,7 @@ fn replays_wait_for_a_device_that_is_too_far_behind() {
         for (grows, seconds) in [(false, 0.0), (false, 1e-6), (true, 0.0), (true, 1e-6)] {
             let mut rig = Rig::new(Submits::Worker);
             if grows {
-                rig.recorder.grow_batches();
+                rig.recorder.suit_discrete_gpu();
             }
             rig.fall_behind(3);
             let mut commands = rig.commands(count);
