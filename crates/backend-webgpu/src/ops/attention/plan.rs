@@ -41,6 +41,13 @@ pub(super) struct Plan {
 const FEW_QUERIES: usize = 8;
 pub(super) const FEW_QUERIES_OF_BLOCKS: usize = 16;
 
+/// The most queries for which the keys may be split on tensor cores.
+const MOST_SPLIT_QUERIES: usize = 32;
+
+/// Elements of a head's keys that pieces have to spare a workgroup of attention/cooperative, which takes all keys, to be
+/// faster: they have to be put together.
+const LEAST_SPARED: f64 = (24 << 10) as f64;
+
 /// The fewest rows that share keys that are worth a fragment, which has 16.
 const LEAST_SHARED: usize = 3;
 
@@ -227,7 +234,11 @@ impl Plan {
         let compute_units = ctx.profile().compute_units;
         let blocks = desc.kv_format == KvFormat::Q8_0 || desc.block_table.is_some();
         let is_few = desc.seq_q <= FEW_QUERIES || blocks;
-        if is_few && let Some((kernel, splits)) = for_few_queries(ctx, desc, windows) {
+        let few_queries = (is_few || are_pieces_faster(ctx, desc))
+            .then(|| for_few_queries(ctx, desc, windows))
+            .flatten()
+            .filter(|(kernel, _)| is_few || matches!(kernel, Kernel::DecodeCooperative(_)));
+        if let Some((kernel, splits)) = few_queries {
             let fixed_up = kernel.to_fix_up().filter(|kernel| {
                 kernel.fixes_up_fast(ctx, desc, splits)
                     && kernel.suits(ctx, desc, windows)
@@ -281,6 +292,22 @@ fn for_short_sequences(
             && Kernel::Decode(workgroup).suits(ctx, desc, windows)
     });
     faster.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(workgroup, _)| Kernel::Decode(workgroup))
+}
+
+/// Whether attention/decode_cooperative, whose workgroups each take some of the keys, should be faster for some queries than
+/// attention/cooperative, which has a workgroup for each head then.
+fn are_pieces_faster(ctx: &OpContext, desc: &AttentionDesc) -> bool {
+    let shared = shared_rows(desc);
+    let tile = decode_cooperative::Tile::choose(desc.head_dim, shared).filter(|_| shared >= LEAST_SHARED);
+    let Some(tile) = tile.filter(|_| desc.seq_q <= MOST_SPLIT_QUERIES) else { return false };
+    // All workgroups of a launch by what a unit runs at once: pieces are equal shares of two workgroups a unit, heads take
+    // as long as one, or longer where a unit has another one.
+    let units = ctx.profile().compute_units as f64;
+    let heads = desc.heads.saturating_mul(desc.batch) as f64;
+    let of_heads = (1.3 * heads / units).max(1.0);
+    let of_pieces = Pieces::tiles(desc, tile.rows) as f64 / (2.0 * units);
+    let elements = seen_keys(desc).saturating_mul(desc.head_dim) as f64;
+    elements * (of_heads - of_pieces) > LEAST_SPARED
 }
 
 /// The kernel for few queries that should be the fastest of those that are possible, if any is, and the
