@@ -144,15 +144,22 @@ fn multiply(place: Place, index: u32, held: HeldRows) -> ProductSums {
   let columns = rows_of_b(place, line);
   let rows = min(place.row + vec2<u32>(line, line + 8u), vec2<u32>(params.m - 1u));
   let last = params.units - 1u;
-  // A unit is multiplied while the next is on its way, and the first while rows are prepared.
+  // The first of eight rows' units is on its way while rows are prepared.
   var now = fetch(columns, rows.x, min(subgroup, last), j);
   if PERSISTENT == 0u {
     prepare_rows(index, held);
   }
   var sums: Elements;
   var unit = subgroup;
-  // With rows in workgroup memory, nothing is fetched behind the last unit. Without, a second copy of the products costs
-  // more than that saves.
+  if ROWS == 16u {
+    // Registers for a unit that is on its way would leave room for fewer workgroups at once.
+    for (; unit < params.units; unit += SUBGROUPS) {
+      sums = add_unit(sums, fetch(columns, rows.x, unit, j), j, rows, unit);
+    }
+    return sums;
+  }
+  // A unit is multiplied while the next is on its way. With rows in workgroup memory, nothing is fetched behind the last
+  // unit. Without, a second copy of the products costs more than that saves.
   let ahead = select(0u, SUBGROUPS, ROWS_STAGED);
   for (; unit + ahead < params.units; unit += SUBGROUPS) {
     let next = fetch(columns, rows.x, min(unit + SUBGROUPS, last), j);
