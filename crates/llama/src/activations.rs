@@ -8,6 +8,9 @@ use backend_api::{BackendResult, ComputeBackend, DType};
 
 use crate::{Config, ExpertConfig};
 
+/// Rows up to which `rope_append` takes less time than a rotation and a copy: it compares the indices of all rows.
+const FEW_ROWS: usize = 64;
+
 /// The tensors that `rows` tokens pass through, shared by all layers.
 #[derive(Debug)]
 pub(crate) struct Activations {
@@ -19,6 +22,8 @@ pub(crate) struct Activations {
     pub(crate) ids: Buffer,
     /// `[rows]` of u32: the tokens' positions in their sequences.
     pub(crate) positions: Buffer,
+    /// `[rows]` of u32: the tokens' rows of the cache, if they are few.
+    pub(crate) cache_rows: Option<Buffer>,
     /// Embeddings as they are stored, where that is of another type.
     pub(crate) stored: Option<Buffer>,
     /// `[rows, hidden]`: what flows from layer to layer.
@@ -104,6 +109,7 @@ impl Activations {
             dtype,
             ids: Buffer::of(backend, DType::U32, &[rows])?,
             positions: Buffer::of(backend, DType::U32, &[rows])?,
+            cache_rows: (rows <= FEW_ROWS).then(|| Buffer::of(backend, DType::U32, &[rows])).transpose()?,
             stored: stored.map(|dtype| Buffer::of(backend, dtype, &[rows, config.hidden])).transpose()?,
             x: tensor(config.hidden)?,
             update: tensor(config.hidden)?,

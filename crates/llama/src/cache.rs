@@ -22,6 +22,7 @@ pub(crate) struct Cache {
     layers: Vec<Buffer>,
     pub(crate) format: KvFormat,
     pub(crate) capacity: usize,
+    slots: usize,
 }
 
 /// Neighbouring rows that go on with one sequence.
@@ -67,6 +68,16 @@ pub(crate) struct Heads<'a> {
     pub(crate) sinks: Option<&'a Buffer>,
 }
 
+/// Rows of a layer's cache that `rope_append` may write.
+#[derive(Debug)]
+pub(crate) struct AppendTarget<'a> {
+    pub(crate) cache: Matrix,
+    /// How many there are.
+    pub(crate) rows: usize,
+    /// To which of them new rows go.
+    pub(crate) indices: &'a Buffer,
+}
+
 /// Where a pass's rows belong.
 #[derive(Debug)]
 pub(crate) enum Placement<'a> {
@@ -86,7 +97,7 @@ impl Cache {
     ) -> BackendResult<Self> {
         let row = format.bytes("cache", 2 * config.kv_width())?;
         let layers = (0..config.layers).map(|_| Buffer::new::<u8>(backend, &[slots, capacity, row]));
-        Ok(Self { layers: layers.collect::<BackendResult<_>>()?, format, capacity })
+        Ok(Self { layers: layers.collect::<BackendResult<_>>()?, format, capacity, slots })
     }
 
     /// Room for a token's keys and values in rows `first` to `first + len` of the cache of each layer.
@@ -95,17 +106,31 @@ impl Cache {
         self.layers.iter().map(|layer| layer.view(first * row, len * row)).collect()
     }
 
+    /// Where the rows of some runs go in a layer's rows, of all slots.
+    pub(crate) fn rows_of(&self, runs: &[Run]) -> Vec<u32> {
+        let first = |run: &Run| run.slot * self.capacity + run.position;
+        runs.iter().flat_map(|run| (first(run)..first(run) + run.rows).map(|row| row as u32)).collect()
+    }
+
     /// The rows of a layer that `rope_append` may write, if the cache is floating-point and the indices of new rows lie on
-    /// the device, with these indices.
+    /// the device.
     pub(crate) fn rope_append_target<'a>(
-        &self,
+        &'a self,
         config: &Config,
         layer: usize,
+        a: &'a Activations,
         placement: &Placement<'a>,
-    ) -> Option<(Matrix, &'a Decode)> {
-        let (Placement::Decode(decode), Some(dtype)) = (placement, self.format.dtype()) else { return None };
-        let page = decode.pages.get(layer)?;
-        Some((Matrix::new(page.ptr(), dtype, 2 * config.kv_width()), decode))
+    ) -> Option<AppendTarget<'a>> {
+        let (buffer, rows, indices) = match placement {
+            Placement::Runs(_) => {
+                let rows = self.slots * self.capacity;
+                let has_indices = u32::try_from(rows).is_ok();
+                (self.layers.get(layer)?, rows, a.cache_rows.as_ref().filter(|_| has_indices)?)
+            }
+            Placement::Decode(decode) => (decode.pages.get(layer)?, decode.page_len, &decode.page_rows),
+        };
+        let cache = Matrix::new(buffer.ptr(), self.format.dtype()?, 2 * config.kv_width());
+        Some(AppendTarget { cache, rows, indices })
     }
 
     /// Appends the keys and values of `a` to a layer's.

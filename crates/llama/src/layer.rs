@@ -189,19 +189,19 @@ impl Layer {
         let tables = RopeTables { cos, sin, max_position: rotations.positions };
         // Of one row, three tensors lie as one does.
         let is_stacked = !self.is_split() || a.rows == 1;
-        match cache.rope_append_target(config, self.index, &pass.placement).filter(|_| is_stacked) {
-            Some((pages, decode)) => {
+        match cache.rope_append_target(config, self.index, a, &pass.placement).filter(|_| is_stacked) {
+            Some(target) => {
                 let shape = RopeAppendShape {
                     rows: a.rows,
                     heads: config.heads,
                     kv_heads: config.kv_heads,
                     head_dim: config.head_dim,
-                    cache_rows: decode.page_len,
+                    cache_rows: target.rows,
                 };
                 let width = config.query_width() + 2 * config.kv_width();
                 let qkv = Matrix::new(a.parts[0].ptr, a.dtype, width);
-                let (positions, indices) = (a.positions.ptr(), decode.page_rows.ptr());
-                let desc = RopeAppendDesc::new(qkv, pages, tables, shape, positions, indices);
+                let (positions, indices) = (a.positions.ptr(), target.indices.ptr());
+                let desc = RopeAppendDesc::new(qkv, target.cache, tables, shape, positions, indices);
                 backend.rope_append(&desc.with_style(self.style(config)).with_rotary_dim(config.rope.dim))
             }
             None => {
