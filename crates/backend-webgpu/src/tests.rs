@@ -189,7 +189,7 @@ fn waiting_without_blocking_keeps_no_core_busy() {
     let backend = backend();
     // On a software adapter one is long enough, on a GPU many are.
     let n = match backend.device_info().unwrap().kind {
-        DeviceKind::SoftwareAdapter => 512,
+        DeviceKind::SoftwareAdapter => 1024,
         _ => 4096,
     };
     let bytes = n * n * size_of::<f32>();
