@@ -8,7 +8,7 @@ use backend_api::{BackendResult, ComputeBackend, DType};
 
 use crate::{Config, ExpertConfig};
 
-/// Rows up to which `rope_append` takes less time than a rotation and a copy: it compares the indices of all rows.
+/// Rows up to which `rope_append` rotates and appends, in place of two launches: it compares the indices of all rows.
 const FEW_ROWS: usize = 64;
 
 /// The tensors that `rows` tokens pass through, shared by all layers.
