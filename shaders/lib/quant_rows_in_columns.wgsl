@@ -144,7 +144,7 @@ fn multiply(place: Place, index: u32, held: HeldRows) -> ProductSums {
   let columns = rows_of_b(place, line);
   let rows = min(place.row + vec2<u32>(line, line + 8u), vec2<u32>(params.m - 1u));
   let last = params.units - 1u;
-  // The first of eight rows' units is on its way while rows are prepared.
+  // With eight rows of A, the first unit is on its way while they are prepared; with sixteen, none is.
   var now = fetch(columns, rows.x, min(subgroup, last), j);
   if PERSISTENT == 0u {
     prepare_rows(index, held);

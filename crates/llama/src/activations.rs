@@ -22,7 +22,7 @@ pub(crate) struct Activations {
     pub(crate) ids: Buffer,
     /// `[rows]` of u32: the tokens' positions in their sequences.
     pub(crate) positions: Buffer,
-    /// `[rows]` of u32: the tokens' rows of the cache, if they are few.
+    /// `[rows]` of u32: the tokens' rows of the cache, if these are few and `rope_append` can take what is projected.
     pub(crate) cache_rows: Option<Buffer>,
     /// Embeddings as they are stored, where that is of another type.
     pub(crate) stored: Option<Buffer>,
@@ -102,6 +102,8 @@ impl Activations {
             let row = q + 2 * kv;
             ([part(0, row), part(q, row), part(q + kv, row)], None)
         };
+        // Of one row, three tensors lie as one does.
+        let appends = rows == 1 || !split && rows <= FEW_ROWS;
         let inner = config.experts.map_or(0, |experts| experts.shared_intermediate).max(config.intermediate);
         let experts = config.experts.map(|experts| ExpertActivations::new(backend, experts, (rows, dtype)));
         Ok(Self {
@@ -109,7 +111,7 @@ impl Activations {
             dtype,
             ids: Buffer::of(backend, DType::U32, &[rows])?,
             positions: Buffer::of(backend, DType::U32, &[rows])?,
-            cache_rows: (rows <= FEW_ROWS).then(|| Buffer::of(backend, DType::U32, &[rows])).transpose()?,
+            cache_rows: appends.then(|| Buffer::of(backend, DType::U32, &[rows])).transpose()?,
             stored: stored.map(|dtype| Buffer::of(backend, dtype, &[rows, config.hidden])).transpose()?,
             x: tensor(config.hidden)?,
             update: tensor(config.hidden)?,

@@ -23,6 +23,8 @@ pub(crate) struct Cache {
     pub(crate) format: KvFormat,
     pub(crate) capacity: usize,
     slots: usize,
+    /// Whether `rope_append` takes all slots of a layer in one launch, of numbers that the device can bind, whose rows u32 counts.
+    fits_append: bool,
 }
 
 /// Neighbouring rows that go on with one sequence.
@@ -97,7 +99,12 @@ impl Cache {
     ) -> BackendResult<Self> {
         let row = format.bytes("cache", 2 * config.kv_width())?;
         let layers = (0..config.layers).map(|_| Buffer::new::<u8>(backend, &[slots, capacity, row]));
-        Ok(Self { layers: layers.collect::<BackendResult<_>>()?, format, capacity, slots })
+        let layers = layers.collect::<BackendResult<_>>()?;
+        let rows = slots * capacity;
+        let fits_append = format.dtype().is_some()
+            && u32::try_from(rows).is_ok()
+            && rows * row <= backend.capabilities()?.max_binding_bytes;
+        Ok(Self { layers, format, capacity, slots, fits_append })
     }
 
     /// Room for a token's keys and values in rows `first` to `first + len` of the cache of each layer.
@@ -106,10 +113,11 @@ impl Cache {
         self.layers.iter().map(|layer| layer.view(first * row, len * row)).collect()
     }
 
-    /// Where the rows of some runs go in a layer's rows, of all slots.
-    pub(crate) fn rows_of(&self, runs: &[Run]) -> Vec<u32> {
+    /// Where the rows of some runs go in a layer's rows, of all slots, if `rope_append` can take these.
+    pub(crate) fn rows_of(&self, runs: &[Run]) -> Option<Vec<u32>> {
         let first = |run: &Run| run.slot * self.capacity + run.position;
-        runs.iter().flat_map(|run| (first(run)..first(run) + run.rows).map(|row| row as u32)).collect()
+        let rows = runs.iter().flat_map(|run| (first(run)..first(run) + run.rows).map(|row| row as u32));
+        self.fits_append.then(|| rows.collect())
     }
 
     /// The rows of a layer that `rope_append` may write, if the cache is floating-point and the indices of new rows lie on
@@ -123,9 +131,8 @@ impl Cache {
     ) -> Option<AppendTarget<'a>> {
         let (buffer, rows, indices) = match placement {
             Placement::Runs(_) => {
-                let rows = self.slots * self.capacity;
-                let has_indices = u32::try_from(rows).is_ok();
-                (self.layers.get(layer)?, rows, a.cache_rows.as_ref().filter(|_| has_indices)?)
+                let indices = a.cache_rows.as_ref().filter(|_| self.fits_append)?;
+                (self.layers.get(layer)?, self.slots * self.capacity, indices)
             }
             Placement::Decode(decode) => (decode.pages.get(layer)?, decode.page_len, &decode.page_rows),
         };

@@ -273,8 +273,8 @@ impl Session {
             runs.iter().flat_map(|run| (run.position..run.position + run.rows).map(|at| at as u32)).collect();
         activations.ids.upload(tokens)?;
         activations.positions.upload(&positions)?;
-        if let Some(cache_rows) = &activations.cache_rows {
-            cache_rows.upload(&self.cache.rows_of(runs))?;
+        if let Some((buffer, rows)) = activations.cache_rows.as_ref().zip(self.cache.rows_of(runs)) {
+            buffer.upload(&rows)?;
         }
         Ok(activations)
     }

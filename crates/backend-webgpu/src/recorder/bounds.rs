@@ -4,7 +4,6 @@ use std::ops::Add;
 
 use backend_api::BackendResult;
 
-use super::graph::FIRST_SEGMENT;
 use super::params::SLOTS;
 use super::{Recorder, Ticket};
 use crate::sync::bound;
@@ -18,6 +17,10 @@ const _: () = assert!(MAX_COMMANDS <= SLOTS, "every dispatch that isn't of a gra
 /// two submissions such a device stands still for as long as several small launches take. Commands whose time isn't estimated
 /// don't become more: some drivers reset a device that is long over one submission.
 const DOUBLINGS: usize = bound(2, 1);
+
+/// Commands with which a discrete GPU begins that has no batch to work on, while the rest is recorded. A submission takes the
+/// host as long as some dozens of commands.
+const BEGINS_WITH: usize = bound(16, 2);
 
 /// Batches in flight: one being worked on, one waiting, so that the device never runs dry.
 const MAX_IN_FLIGHT: usize = bound(3, 2);
@@ -54,16 +57,20 @@ impl Add for Count {
 }
 
 impl Recorder {
-    /// Has batches grow with how many wait, and a device without any begin with a few commands.
+    /// Has batches grow with how many wait, and a device that has no batch to work on begin with a few commands.
     pub(crate) fn suit_discrete_gpu(&mut self) {
         self.doublings = DOUBLINGS;
-        self.begins_with = FIRST_SEGMENT;
+        self.begins_with = BEGINS_WITH;
     }
 
-    /// Whether the device has nothing to do, as far as is known, and the open batch enough for it to begin with while the rest is
-    /// recorded.
+    /// Whether the device has finished, as far as is known, all batches that were handed over.
+    pub(super) fn is_idle(&self) -> bool {
+        self.unfinished() == 0
+    }
+
+    /// Whether the device has nothing to do and the open batch enough for it to begin with.
     pub(super) fn is_awaited(&self) -> bool {
-        self.commands.all >= self.begins_with && !self.stays_together && self.unfinished() == 0
+        self.commands.all >= self.begins_with && !self.stays_together && self.is_idle()
     }
 
     /// Batches in flight that the device hasn't finished, as far as is known.

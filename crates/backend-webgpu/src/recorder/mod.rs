@@ -349,11 +349,6 @@ impl Recorder {
         Ok(())
     }
 
-    /// Whether the device has finished, as far as is known, all batches that were handed over.
-    fn is_idle(&self) -> bool {
-        self.submitter.progress().finished() + 1 >= self.number
-    }
-
     /// Submits what is recorded, as more follows. Nobody waits for it yet, so that it may be deferred.
     fn next_batch(&mut self) -> BackendResult<()> {
         self.submitter.health().check()?;

@@ -13,7 +13,7 @@ use crate::recorder::Window;
 
 /// Queries that kernels for long sequences give to one workgroup.
 const TILE: usize = 64;
-/// The most queries for which kernels spread the keys over workgroups.
+/// The most queries for which every kernel spreads the keys over workgroups.
 const FEW: usize = 8;
 /// Seconds of a single workgroup that are worth a launch of its own.
 const MAX_ALONE: f64 = 1.0;

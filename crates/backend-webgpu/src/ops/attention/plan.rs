@@ -44,9 +44,12 @@ pub(super) const FEW_QUERIES_OF_BLOCKS: usize = 16;
 /// The most queries for which the keys may be split on tensor cores.
 const MOST_SPLIT_QUERIES: usize = 32;
 
-/// Elements of a head's keys that pieces have to spare a workgroup of attention/cooperative, which takes all keys, to be
-/// faster: they have to be put together.
-const LEAST_SPARED: f64 = (24 << 10) as f64;
+/// Elements of K that a workgroup of attention/cooperative, which takes all keys of a head, goes through in the time in which
+/// pieces of keys are put together (shaders/attention/notes.md).
+const ELEMENTS_TO_COMBINE: f64 = (24 << 10) as f64;
+
+/// How much longer two workgroups of attention/cooperative take on a compute unit than half of as many.
+const CROWDED: f64 = 1.3;
 
 /// The fewest rows that share keys that are worth a fragment, which has 16.
 const LEAST_SHARED: usize = 3;
@@ -234,11 +237,16 @@ impl Plan {
         let compute_units = ctx.profile().compute_units;
         let blocks = desc.kv_format == KvFormat::Q8_0 || desc.block_table.is_some();
         let is_few = desc.seq_q <= FEW_QUERIES || blocks;
-        let few_queries = (is_few || are_pieces_faster(ctx, desc))
-            .then(|| for_few_queries(ctx, desc, windows))
-            .flatten()
-            .filter(|(kernel, _)| is_few || matches!(kernel, Kernel::DecodeCooperative(_)));
-        if let Some((kernel, splits)) = few_queries {
+        let has_room = |pieces: usize| {
+            bytes_of_parts("attention", desc, pieces)
+                .is_ok_and(|bytes| bytes as u64 <= ctx.device.limits.max_bytes)
+        };
+        let may_split = is_few || reads_fragments(ctx, desc, windows) && are_pieces_faster(ctx, desc);
+        let few_queries = may_split.then(|| for_few_queries(ctx, desc, windows)).flatten();
+        let is_possible = |&(kernel, pieces): &(Kernel, usize)| {
+            is_few || matches!(kernel, Kernel::DecodeCooperative(_)) && has_room(pieces)
+        };
+        if let Some((kernel, splits)) = few_queries.filter(is_possible) {
             let fixed_up = kernel.to_fix_up().filter(|kernel| {
                 kernel.fixes_up_fast(ctx, desc, splits)
                     && kernel.suits(ctx, desc, windows)
@@ -256,11 +264,8 @@ impl Plan {
         if ctx.gpu().info.kind == DeviceKind::SoftwareAdapter {
             return Self { kernel: Kernel::Flash(tile), wide, division: Division::WHOLE, fixup: false };
         }
-        let have_room = |pieces: FlashPieces| {
-            bytes_of_parts("attention", desc, pieces.count)
-                .is_ok_and(|bytes| bytes as u64 <= ctx.device.limits.max_bytes)
-        };
-        let in_pieces = FlashPieces::choose(tile, limits, desc, compute_units, have_room);
+        let in_pieces =
+            FlashPieces::choose(tile, limits, desc, compute_units, |pieces| has_room(pieces.count));
         let (tile, division, time) = match in_pieces {
             Some((tile, pieces, time)) => (tile, Division::Blocks(pieces.length), time),
             None => (tile, Division::WHOLE, tile.nanoseconds(desc, compute_units)),
@@ -300,14 +305,14 @@ fn are_pieces_faster(ctx: &OpContext, desc: &AttentionDesc) -> bool {
     let shared = shared_rows(desc);
     let tile = decode_cooperative::Tile::choose(desc.head_dim, shared).filter(|_| shared >= LEAST_SHARED);
     let Some(tile) = tile.filter(|_| desc.seq_q <= MOST_SPLIT_QUERIES) else { return false };
-    // All workgroups of a launch by what a unit runs at once: pieces are equal shares of two workgroups a unit, heads take
-    // as long as one, or longer where a unit has another one.
     let units = ctx.profile().compute_units as f64;
     let heads = desc.heads.saturating_mul(desc.batch) as f64;
-    let of_heads = (1.3 * heads / units).max(1.0);
+    // Times in units of one workgroup that goes through all keys. Pieces fill two workgroups on each compute unit.
+    let of_heads = (CROWDED * heads / units).max(1.0);
     let of_pieces = Pieces::tiles(desc, tile.rows) as f64 / (2.0 * units);
     let elements = seen_keys(desc).saturating_mul(desc.head_dim) as f64;
-    elements * (of_heads - of_pieces) > LEAST_SPARED
+    // Of more heads, nothing was measured.
+    heads <= 2.0 * units && elements * (of_heads - of_pieces) > ELEMENTS_TO_COMBINE
 }
 
 /// The kernel for few queries that should be the fastest of those that are possible, if any is, and the

@@ -45,10 +45,10 @@ pub(super) fn edges() -> impl Iterator<Item = Attention> {
                     Attention { seq_q, seq_kv, head_dim: 32, v_head_dim: 32, ..plain }
                 }),
             );
-            // Some queries over so many keys that these are divided on tensor cores.
-            let many_keys = Attention { seq_kv: 300, head_dim: 128, v_head_dim: 128, heads: (4, 2), ..plain };
+            // Some queries over so many keys that these may be divided on tensor cores.
+            let many_keys = Attention { seq_kv: 530, head_dim: 128, v_head_dim: 128, heads: (4, 2), ..plain };
             all.extend([9, 32].map(|seq_q| Attention { seq_q, ..many_keys }));
-            all.push(Attention { seq_q: 16, batch: 2, lengths: true, window: Some(250), ..many_keys });
+            all.push(Attention { seq_q: 16, batch: 2, lengths: true, window: Some(480), ..many_keys });
             // More queries than keys: the first see nothing.
             all.push(Attention { seq_q: 70, seq_kv: 40, ..plain });
             all.push(Attention { seq_q: 7, seq_kv: 3, ..plain });
