@@ -152,7 +152,7 @@ fn multiply(place: Place, index: u32, held: HeldRows) -> ProductSums {
   var sums: Elements;
   var unit = subgroup;
   if ROWS == 16u {
-    // Registers for a unit that is on its way would leave room for fewer workgroups at once.
+    // Faster than with the next unit on its way, mostly (shaders/quant/notes.md).
     for (; unit < params.units; unit += SUBGROUPS) {
       sums = add_unit(sums, fetch(columns, rows.x, unit, j), j, rows, unit);
     }

@@ -33,6 +33,8 @@ pub(crate) struct Activations {
     /// Queries, keys and values: those of a token side by side, or three tensors one after the other where
     /// queries and keys are normalised by themselves. Only its `parts` are named.
     _qkv: Buffer,
+    /// Whether a token's queries, keys and values lie side by side. Of one row, three tensors do.
+    pub(crate) is_stacked: bool,
     /// `[rows, heads, head_dim]`: the heads' outputs.
     pub(crate) context: Buffer,
     /// `[rows, 2, intermediate]`: gate and up projections, where they aren't one quantised product. That of a shared
@@ -102,8 +104,7 @@ impl Activations {
             let row = q + 2 * kv;
             ([part(0, row), part(q, row), part(q + kv, row)], None)
         };
-        // Of one row, three tensors lie as one does.
-        let appends = rows == 1 || !split && rows <= FEW_ROWS;
+        let is_stacked = !split || rows == 1;
         let inner = config.experts.map_or(0, |experts| experts.shared_intermediate).max(config.intermediate);
         let experts = config.experts.map(|experts| ExpertActivations::new(backend, experts, (rows, dtype)));
         Ok(Self {
@@ -111,7 +112,9 @@ impl Activations {
             dtype,
             ids: Buffer::of(backend, DType::U32, &[rows])?,
             positions: Buffer::of(backend, DType::U32, &[rows])?,
-            cache_rows: appends.then(|| Buffer::of(backend, DType::U32, &[rows])).transpose()?,
+            cache_rows: (is_stacked && rows <= FEW_ROWS)
+                .then(|| Buffer::of(backend, DType::U32, &[rows]))
+                .transpose()?,
             stored: stored.map(|dtype| Buffer::of(backend, dtype, &[rows, config.hidden])).transpose()?,
             x: tensor(config.hidden)?,
             update: tensor(config.hidden)?,
@@ -119,6 +122,7 @@ impl Activations {
             gate_up: gates_apart.then(|| tensor(2 * inner)).transpose()?,
             inner: tensor(inner)?,
             experts: experts.transpose()?,
+            is_stacked,
             _qkv: qkv,
             parts,
             packed,

@@ -187,9 +187,7 @@ impl Layer {
         let own = rotations.window.as_ref().filter(|_| config.window_of(self.index).is_some());
         let [cos, sin] = own.unwrap_or(&rotations.global).each_ref().map(Buffer::ptr);
         let tables = RopeTables { cos, sin, max_position: rotations.positions };
-        // Of one row, three tensors lie as one does.
-        let is_stacked = !self.is_split() || a.rows == 1;
-        match cache.rope_append_target(config, self.index, a, &pass.placement).filter(|_| is_stacked) {
+        match cache.rope_append_target(config, self.index, a, &pass.placement).filter(|_| a.is_stacked) {
             Some(target) => {
                 let shape = RopeAppendShape {
                     rows: a.rows,

@@ -59,8 +59,7 @@ impl Add for Count {
 impl Recorder {
     /// Has batches grow with how many wait, and a device that has no batch to work on begin with a few commands.
     pub(crate) fn suit_discrete_gpu(&mut self) {
-        self.doublings = DOUBLINGS;
-        self.begins_with = BEGINS_WITH;
+        self.suits_discrete_gpu = true;
     }
 
     /// Whether the device has finished, as far as is known, all batches that were handed over.
@@ -69,8 +68,9 @@ impl Recorder {
     }
 
     /// Whether the device has nothing to do and the open batch enough for it to begin with.
-    pub(super) fn is_awaited(&self) -> bool {
-        self.commands.all >= self.begins_with && !self.stays_together && self.is_idle()
+    pub(super) fn should_begin(&self) -> bool {
+        let may_begin = self.suits_discrete_gpu && !self.stays_together;
+        may_begin && self.commands.all >= BEGINS_WITH && self.is_idle()
     }
 
     /// Batches in flight that the device hasn't finished, as far as is known.
@@ -87,7 +87,8 @@ impl Recorder {
 
     fn most_commands(&self) -> usize {
         let waiting = self.unfinished().saturating_sub(1);
-        MAX_COMMANDS << waiting.min(self.doublings)
+        let doublings = if self.suits_discrete_gpu { DOUBLINGS } else { 0 };
+        MAX_COMMANDS << waiting.min(doublings)
     }
 
     /// Makes room for the commands of a call, of which `first` go into one batch. Returns the batch to wait for, if the

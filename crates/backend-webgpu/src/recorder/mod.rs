@@ -69,10 +69,8 @@ pub(crate) struct Recorder {
     /// Counts batches from 1.
     number: u64,
     commands: Count,
-    /// How many times the most commands of a batch may double.
-    doublings: usize,
-    /// Commands with which a device that has nothing to do begins.
-    begins_with: usize,
+    /// Whether batches are as a discrete GPU needs them.
+    suits_discrete_gpu: bool,
     /// Whether a caller has encoded something into the open batch that belongs to the commands behind it.
     stays_together: bool,
     /// How many of them make a batch that may be deferred.
@@ -129,8 +127,7 @@ impl Recorder {
             submitter: Arc::clone(submitter),
             number: 1,
             commands: Count::default(),
-            doublings: 0,
-            begins_with: usize::MAX,
+            suits_discrete_gpu: false,
             stays_together: false,
             defer_from: DEFER_FROM,
             early: None,
@@ -153,7 +150,7 @@ impl Recorder {
             // More than a batch holds is more batches, none of which is waited for: the call is recorded as a
             // whole.
             let is_full = !self.commands.is_none() && !self.has_room(Count::untimed(1));
-            if is_full || command.begins_batch || self.is_awaited() {
+            if is_full || command.begins_batch || self.should_begin() {
                 self.next_batch()?;
             }
             self.dispatch(command);

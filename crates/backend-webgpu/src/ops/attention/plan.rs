@@ -48,7 +48,7 @@ const MOST_SPLIT_QUERIES: usize = 32;
 /// pieces of keys are put together (shaders/attention/notes.md).
 const ELEMENTS_TO_COMBINE: f64 = (24 << 10) as f64;
 
-/// How much longer two workgroups of attention/cooperative take on a compute unit than half of as many.
+/// Slowdown of workgroups of attention/cooperative on compute units that have several: two take 2 · 1.3 times as long as one.
 const CROWDED: f64 = 1.3;
 
 /// The fewest rows that share keys that are worth a fragment, which has 16.
@@ -302,9 +302,9 @@ fn for_short_sequences(
 /// Whether attention/decode_cooperative, whose workgroups each take some of the keys, should be faster for some queries than
 /// attention/cooperative, which has a workgroup for each head then.
 fn are_pieces_faster(ctx: &OpContext, desc: &AttentionDesc) -> bool {
-    let shared = shared_rows(desc);
-    let tile = decode_cooperative::Tile::choose(desc.head_dim, shared).filter(|_| shared >= LEAST_SHARED);
-    let Some(tile) = tile.filter(|_| desc.seq_q <= MOST_SPLIT_QUERIES) else { return false };
+    let Some(tile) = tile_of_fragments(desc).filter(|_| desc.seq_q <= MOST_SPLIT_QUERIES) else {
+        return false;
+    };
     let units = ctx.profile().compute_units as f64;
     let heads = desc.heads.saturating_mul(desc.batch) as f64;
     // Times in units of one workgroup that goes through all keys. Pieces fill two workgroups on each compute unit.
@@ -315,6 +315,12 @@ fn are_pieces_faster(ctx: &OpContext, desc: &AttentionDesc) -> bool {
     heads <= 2.0 * units && elements * (of_heads - of_pieces) > ELEMENTS_TO_COMBINE
 }
 
+/// The tile of attention/decode_cooperative for the rows that share keys, if they are worth a fragment.
+fn tile_of_fragments(desc: &AttentionDesc) -> Option<decode_cooperative::Tile> {
+    let shared = shared_rows(desc);
+    decode_cooperative::Tile::choose(desc.head_dim, shared).filter(|_| shared >= LEAST_SHARED)
+}
+
 /// The kernel for few queries that should be the fastest of those that are possible, if any is, and the
 /// pieces of keys.
 fn for_few_queries(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> Option<(Kernel, usize)> {
@@ -323,8 +329,7 @@ fn for_few_queries(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> 
     if let Some(kernel) = for_few_keys(ctx, desc, windows, shared) {
         return Some((kernel, 1));
     }
-    let tile = decode_cooperative::Tile::choose(desc.head_dim, shared).filter(|_| shared >= LEAST_SHARED);
-    let cooperative = tile.map(|tile| (Kernel::DecodeCooperative(tile), tile.rows));
+    let cooperative = tile_of_fragments(desc).map(|tile| (Kernel::DecodeCooperative(tile), tile.rows));
     let decode = Kernel::Decode(decode::Workgroup::new(rows));
     let mut candidates = cooperative.into_iter().chain([(decode, rows), (Kernel::Split(rows), rows)]);
     let (kernel, rows) = candidates.find(|(kernel, _)| kernel.suits(ctx, desc, windows))?;
