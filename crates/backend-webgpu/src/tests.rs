@@ -198,7 +198,8 @@ fn waiting_without_blocking_keeps_no_core_busy() {
     let product = || backend.gemm(no, no, n, n, n, 1.0, a, n, a, n, 0.0, c, n).unwrap();
     product();
     backend.synchronize().unwrap();
-    // Enough for a tenth of a second on any device, unless its driver does the work before a call returns.
+    // A software adapter's driver does most of the work before a submission returns, so that little may be left to wait for.
+    let (mut waited, mut busy) = (Duration::ZERO, Duration::ZERO);
     let mut read = [0; 4];
     let begin = std::time::Instant::now();
     let mut products = 1;
@@ -207,15 +208,20 @@ fn waiting_without_blocking_keeps_no_core_busy() {
         backend.flush().ok();
         let (start, cpu) = (std::time::Instant::now(), cpu_time());
         pollster::block_on(backend.copy_dtoh_async(&mut read, c)).unwrap();
-        let (waited, busy) = (start.elapsed(), Duration::from_nanos(cpu_time() - cpu));
-        if waited > Duration::from_millis(100) {
+        let wait = start.elapsed();
+        if wait < Duration::from_millis(30) {
+            products *= 2;
+            continue;
+        }
+        waited += wait;
+        busy += Duration::from_nanos(cpu_time() - cpu);
+        if waited > Duration::from_millis(250) {
             assert!(busy * 5 < waited, "{busy:?} of {waited:?} on a CPU");
             return;
         }
-        products *= 2;
     }
     let info = backend.device_info().unwrap();
-    assert_eq!(info.api, "Gl", "no wait took a tenth of a second, so none was judged");
+    assert_eq!(info.api, "Gl", "no wait was long enough to be judged");
 }
 
 #[test]
