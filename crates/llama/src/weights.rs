@@ -2,6 +2,7 @@
 
 mod dense;
 mod pairs;
+mod planes;
 mod taken;
 
 use std::borrow::Cow;
@@ -207,69 +208,58 @@ impl<'a> Loader<'a> {
         columns: usize,
         order: Option<(NeighbouringPairs, usize)>,
     ) -> Result<Weight> {
-        let mut arranged = Vec::new();
-        let mut before = 0;
+        let mut tensors = Vec::new();
         for (name, rows) in parts {
-            let tensor = self.find(name, &[*rows, columns])?;
-            let data = match order {
-                Some((order, first)) => {
-                    // Rows are whole blocks.
-                    let row = tensor.data.len() / rows.max(&1);
-                    Cow::Owned(order.arranged(first + before, row, tensor.data))
-                }
-                None => Cow::Borrowed(tensor.data),
-            };
-            arranged.push((name, tensor, data));
-            before += rows;
+            tensors.push((name, self.find(name, &[*rows, columns])?));
         }
-        let tensors: Vec<(&String, Tensor<'_>)> = arranged
-            .iter()
-            .map(|(name, tensor, data)| {
-                (*name, Tensor { kind: tensor.kind, shape: tensor.shape.clone(), data })
-            })
-            .collect();
         let rows = parts.iter().map(|(_, rows)| rows).sum();
         let kind = tensors.first().map(|(_, tensor)| tensor.kind);
         let (buffer, storage) = match kind.and_then(quant_format).filter(|_| self.has_quant) {
-            Some(format) => (self.planes(&tensors, format, [rows, columns])?, Storage::Quant(format)),
+            Some(format) => {
+                let rows_of = |&(_, tensor): &(_, &'a Tensor<'a>)| Rows::of(tensor);
+                let stack: Vec<Rows<'_>> = tensors.iter().map(rows_of).collect();
+                let file_row = |row| order.map_or(row, |(order, first)| order.row_at(first + row) - first);
+                let row = |row| row_of_stack(&stack, file_row(row));
+                (planes::upload(self.backend, format, [rows, columns], &row)?, Storage::Quant(format))
+            }
             None => {
                 let is_half = self.dtype == DType::F16 || kind == Some(TensorType::F16) && self.has_f16;
                 let dtype = if is_half { DType::F16 } else { DType::F32 };
-                (self.dense(&tensors, dtype, [rows, columns])?, Storage::Dense(dtype))
+                (self.dense(&tensors, dtype, [rows, columns], order)?, Storage::Dense(dtype))
             }
         };
         self.uploaded(tensors.iter().map(|(_, tensor)| tensor.data.len()).sum());
         Ok(Weight { buffer, storage, rows, columns, math: MathMode::Standard })
     }
 
-    /// Stacked matrices in blocks, as planes.
-    fn planes(
+    /// Stacked matrices as plain numbers, in an order as [`stacked_matrices`](Self::stacked_matrices) has them.
+    fn dense(
         &self,
-        tensors: &[(&String, Tensor<'_>)],
-        format: QuantFormat,
-        [rows, columns]: [usize; 2],
+        tensors: &[(&String, &Tensor<'_>)],
+        dtype: DType,
+        shape: [usize; 2],
+        order: Option<(NeighbouringPairs, usize)>,
     ) -> Result<Buffer> {
-        let blocks = match tensors {
-            [(_, tensor)] => Cow::Borrowed(tensor.data),
-            _ => Cow::Owned(tensors.iter().flat_map(|(_, tensor)| tensor.data).copied().collect()),
-        };
-        Ok(Buffer::from_slice(self.backend, &host_planes(format, rows, columns, &blocks)?)?)
-    }
-
-    /// Stacked matrices as plain numbers.
-    fn dense(&self, tensors: &[(&String, Tensor<'_>)], dtype: DType, shape: [usize; 2]) -> Result<Buffer> {
         let buffer = Buffer::of(self.backend, dtype, &shape)?;
         let [_, columns] = shape;
-        let mut offset = 0;
-        for (name, tensor) in tensors {
+        let mut before = 0;
+        for &(name, tensor) in tensors {
             let rows = tensor.shape.first().copied().unwrap_or(0);
-            let bytes = rows * columns * dtype.size();
-            let slot = buffer.view(offset, bytes)?;
+            let slot = buffer.view(before * columns * dtype.size(), rows * columns * dtype.size())?;
+            let data = match order {
+                // Rows are whole blocks.
+                Some((order, first)) => {
+                    Cow::Owned(order.arranged(first + before, tensor.data.len() / rows.max(1), tensor.data))
+                }
+                None => Cow::Borrowed(tensor.data),
+            };
+            let tensor = &Tensor { kind: tensor.kind, shape: tensor.shape.clone(), data: &data };
             let stored = if dtype == DType::F16 { TensorType::F16 } else { TensorType::F32 };
             if tensor.kind == stored {
                 slot.upload(tensor.data)?;
             } else if let Some(format) = quant_format(tensor.kind) {
-                let planes = host_planes(format, rows, columns, tensor.data)?;
+                let mut planes = vec![0; format.bytes(rows, columns)?];
+                quant::repack(format, rows, columns, tensor.data, &mut planes)?;
                 let mut numbers = vec![0.0; rows * columns];
                 quant::dequantize(format, rows, columns, &planes, &mut numbers)?;
                 upload(&slot, dtype, &numbers)?;
@@ -277,7 +267,7 @@ impl<'a> Loader<'a> {
                 let numbers = dense::to_f32(tensor).ok_or_else(|| unsupported(name, tensor))?;
                 upload(&slot, dtype, &numbers)?;
             }
-            offset += bytes;
+            before += rows;
         }
         Ok(buffer)
     }
@@ -300,19 +290,20 @@ impl<'a> Loader<'a> {
                 return Err(Error::Tensor { name, expected, got: format!("{:?}", tensor.kind) });
             };
             format = Some(own);
-            parts.push(tensor.data);
+            parts.push(Rows::of(tensor));
         }
         let Some(format) = format else { return Err(Error::MissingTensor { name: String::new() }) };
-        let blocks = match parts.as_slice() {
-            [part] => Cow::Borrowed(*part),
-            _ => Cow::Owned(dense::by_expert(&parts, experts)),
-        };
         let bias = self.expert_vectors(&with("bias"), [experts, rows])?;
-        let rows = experts * rows * parts.len();
-        let planes = host_planes(format, rows, columns, &blocks)?;
-        let planes = Buffer::from_slice(self.backend, &planes)?;
-        self.uploaded(blocks.len());
-        let matrix = QuantMatrix::new(planes.ptr(), format, rows, columns);
+        // What an expert has of several tensors lies together.
+        let row = |row: usize| {
+            let (stack, row) = (row / rows, row % rows);
+            let of_part = |part: &Rows<'a>| part.row(stack / parts.len() * rows + row);
+            parts.get(stack % parts.len()).map_or(&[][..], of_part)
+        };
+        let all = experts * rows * parts.len();
+        let planes = planes::upload(self.backend, format, [all, columns], &row)?;
+        self.uploaded(parts.iter().map(|part| part.bytes.len()).sum());
+        let matrix = QuantMatrix::new(planes.ptr(), format, all, columns);
         Ok(Stack { matrix, _planes: planes, bias })
     }
 
@@ -341,10 +332,35 @@ fn unsupported(name: &str, tensor: &Tensor<'_>) -> Error {
     Error::Tensor { name: name.to_owned(), expected, got: format!("{:?}", tensor.kind) }
 }
 
-fn host_planes(format: QuantFormat, rows: usize, columns: usize, blocks: &[u8]) -> Result<Vec<u8>> {
-    let mut planes = vec![0; format.bytes(rows, columns)?];
-    quant::repack(format, rows, columns, blocks, &mut planes)?;
-    Ok(planes)
+/// The rows of a matrix as the file has them.
+struct Rows<'a> {
+    count: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Rows<'a> {
+    /// Those of all matrices of a tensor: its last extent is a row's.
+    fn of(tensor: &Tensor<'a>) -> Self {
+        let count = tensor.shape.split_last().map_or(0, |(_, rows)| rows.iter().product());
+        Self { count, bytes: tensor.data }
+    }
+
+    /// A row, which is there: the size of a tensor's data follows from its shape.
+    fn row(&self, row: usize) -> &'a [u8] {
+        let each = self.bytes.len() / self.count.max(1);
+        self.bytes.get(row * each..(row + 1) * each).unwrap_or_default()
+    }
+}
+
+/// A row of matrices that lie one after the other.
+fn row_of_stack<'a>(stack: &[Rows<'a>], mut row: usize) -> &'a [u8] {
+    for part in stack {
+        if row < part.count {
+            return part.row(row);
+        }
+        row -= part.count;
+    }
+    &[]
 }
 
 /// The format of matrices in blocks.

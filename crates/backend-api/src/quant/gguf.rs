@@ -1,6 +1,6 @@
 //! From the blocks of GGUF files to planes and back.
 
-use super::planes::{PlanesMut, load};
+use super::planes::{PlanesMut, RowMut, load};
 use super::word::{NIBBLES, Word};
 use super::{QuantFormat, QuantLayout};
 use crate::desc::require_eq;
@@ -23,19 +23,42 @@ pub fn repack(
     let op = "repack";
     let (layout, of) = blocks_of(op, format, rows, columns, blocks.len())?;
     let mut planes = PlanesMut::zeroed(op, &layout, planes)?;
-    let per_row = columns / of.elements;
-    for (number, block) in blocks.chunks_exact(of.bytes).enumerate() {
-        let (row, i) = (number / per_row, number % per_row);
-        for word in 0..of.elements / 8 {
-            let quants = of.quants(word).read(block);
-            planes.put(row, i * of.elements / 8 + word, quants);
+    let row_bytes = columns / of.elements * of.bytes;
+    if row_bytes == 0 {
+        return Ok(());
+    }
+    for (i, blocks) in blocks.chunks_exact(row_bytes).enumerate() {
+        let row = planes.row(i);
+        // Compiled for each format by itself, so that the loops know all places and masks.
+        match format {
+            QuantFormat::Q8_0 => repack_row(QuantFormat::Q8_0, blocks, row),
+            QuantFormat::Q4_0 => repack_row(QuantFormat::Q4_0, blocks, row),
+            QuantFormat::Q4_K => repack_row(QuantFormat::Q4_K, blocks, row),
+            QuantFormat::Q5_K => repack_row(QuantFormat::Q5_K, blocks, row),
+            QuantFormat::Q6_K => repack_row(QuantFormat::Q6_K, blocks, row),
+            other => repack_row(other, blocks, row),
         }
-        let (at, len) = of.scales;
-        planes.scales(row)[i * len..][..len].copy_from_slice(&block[at..at + len]);
-        let (at, len) = of.extra;
-        planes.extra(row)[i * len..][..len].copy_from_slice(&block[at..at + len]);
     }
     Ok(())
+}
+
+#[inline(always)]
+fn repack_row(format: QuantFormat, blocks: &[u8], row: RowMut<'_>) {
+    let Some(of) = Blocks::of(format) else { return };
+    let mut row = RowMut { format, ..row };
+    for (i, block) in blocks.chunks_exact(of.bytes).enumerate() {
+        let words = of.elements / 8;
+        for word in (0..words).step_by(8) {
+            // A loop of constant length is unrolled, which makes constants of shifts and masks.
+            for word in word..words.min(word + 8) {
+                row.put(i * words + word, of.quants(word).read(block));
+            }
+        }
+        let (at, len) = of.scales;
+        row.scales[i * len..][..len].copy_from_slice(&block[at..at + len]);
+        let (at, len) = of.extra;
+        row.extra[i * len..][..len].copy_from_slice(&block[at..at + len]);
+    }
 }
 
 /// The inverse of [`repack`].
@@ -98,6 +121,12 @@ struct Blocks {
 
 impl Blocks {
     fn new(op: &'static str, format: QuantFormat) -> BackendResult<Self> {
+        Self::of(format).ok_or_else(|| BackendError::Unsupported { op, need: "a format of GGUF".to_owned() })
+    }
+
+    /// Those of a format that GGUF has.
+    #[inline(always)]
+    const fn of(format: QuantFormat) -> Option<Self> {
         let (scales, extra) = match format {
             QuantFormat::Q8_0 | QuantFormat::Q4_0 => ((0, 2), (0, 0)),
             QuantFormat::Mxfp4 => ((0, 1), (0, 0)),
@@ -105,13 +134,14 @@ impl Blocks {
             QuantFormat::Q6_K => ((192, 16), (208, 2)),
             QuantFormat::U4 { .. } => ((0, 0), (0, 0)),
         };
-        let bytes = format
-            .block_bytes()
-            .ok_or_else(|| BackendError::Unsupported { op, need: "a format of GGUF".to_owned() })?;
-        Ok(Self { format, elements: format.block_elements(), bytes, scales, extra })
+        match format.block_bytes() {
+            Some(bytes) => Some(Self { format, elements: format.block_elements(), bytes, scales, extra }),
+            None => None,
+        }
     }
 
     /// Where the eight quants of a block's word are.
+    #[inline(always)]
     const fn quants(&self, word: usize) -> Place {
         // The block of 32 that the word belongs to, and its place there.
         let (t, j) = (word / 4, word % 4);
@@ -144,11 +174,13 @@ struct Place {
 }
 
 /// Quants whose low bits are the lower or the upper nibbles of bytes.
+#[inline(always)]
 const fn nibbles(at: usize, upper: bool, high: Bits) -> Place {
     Place { low: (at, if upper { 4 } else { 0 }, NIBBLES), high }
 }
 
 impl Place {
+    #[inline(always)]
     fn read(&self, block: &[u8]) -> Word {
         let bits = |(at, shift, mask): Bits| u64::from_le_bytes(load(block, at)) >> shift & mask;
         let high = if self.high.2 == 0 { 0 } else { bits(self.high) };

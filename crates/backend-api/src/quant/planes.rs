@@ -48,41 +48,53 @@ impl<'a> PlanesMut<'a> {
         Ok(Self { layout, bytes })
     }
 
-    /// A row's part of a plane.
-    fn row(&mut self, plane: QuantPlane, row: usize) -> &mut [u8] {
-        &mut self.bytes[plane.offset + row * plane.row_bytes..][..plane.row_bytes]
+    /// A row of the matrix, which is there.
+    pub(super) fn row(&mut self, row: usize) -> RowMut<'_> {
+        let QuantLayout { format, quants, high, scales, extra, .. } = *self.layout;
+        let mut rest = &mut *self.bytes;
+        let mut before = 0;
+        // Planes lie one behind the other; those that a format doesn't have are empty.
+        let mut part = |plane: QuantPlane| {
+            let first = if plane.row_bytes == 0 { before } else { plane.offset + row * plane.row_bytes };
+            let (_, from) = std::mem::take(&mut rest).split_at_mut(first - before);
+            let (part, behind) = from.split_at_mut(plane.row_bytes);
+            (rest, before) = (behind, first + plane.row_bytes);
+            part
+        };
+        RowMut { format, quants: part(quants), high: part(high), scales: part(scales), extra: part(extra) }
     }
+}
 
+/// One row of a quantised matrix that is written.
+#[derive(Debug)]
+pub(super) struct RowMut<'a> {
+    pub(super) format: QuantFormat,
+    pub(super) quants: &'a mut [u8],
+    pub(super) high: &'a mut [u8],
+    pub(super) scales: &'a mut [u8],
+    /// Super-blocks' scales, or zero points.
+    pub(super) extra: &'a mut [u8],
+}
+
+impl RowMut<'_> {
     /// Puts eight quants to their place; `word` counts the words of the row.
-    pub(super) fn put(&mut self, row: usize, word: usize, quants: Word) {
-        let format = self.layout.format;
+    #[inline(always)]
+    pub(super) fn put(&mut self, word: usize, quants: Word) {
         let (unit, block, j) = (word / 16, word / 4 % 4, word % 4);
-        let low = self.row(self.layout.quants, row);
-        let at = quant_offset(format, unit, block, j);
-        if format == QuantFormat::Q8_0 {
-            low[at..at + 8].copy_from_slice(&quants.to_le_bytes());
+        let at = quant_offset(self.format, unit, block, j);
+        if self.format == QuantFormat::Q8_0 {
+            self.quants[at..at + 8].copy_from_slice(&quants.to_le_bytes());
             return;
         }
-        low[at..at + 4].copy_from_slice(&interleave(quants).to_le_bytes());
-        let at = high_offset(format, unit, block, j);
-        match format {
-            QuantFormat::Q5_K => self.row(self.layout.high, row)[at] = gather_bits(quants >> 4),
+        self.quants[at..at + 4].copy_from_slice(&interleave(quants).to_le_bytes());
+        let at = high_offset(self.format, unit, block, j);
+        match self.format {
+            QuantFormat::Q5_K => self.high[at] = gather_bits(quants >> 4),
             QuantFormat::Q6_K => {
-                let bits = gather_pairs(quants >> 4).to_le_bytes();
-                self.row(self.layout.high, row)[at..at + 2].copy_from_slice(&bits);
+                self.high[at..at + 2].copy_from_slice(&gather_pairs(quants >> 4).to_le_bytes());
             }
             _ => {}
         }
-    }
-
-    /// A row of scales.
-    pub(super) fn scales(&mut self, row: usize) -> &mut [u8] {
-        self.row(self.layout.scales, row)
-    }
-
-    /// A row of super-blocks' scales or of zero points.
-    pub(super) fn extra(&mut self, row: usize) -> &mut [u8] {
-        self.row(self.layout.extra, row)
     }
 }
 

@@ -275,10 +275,11 @@ where
         }
         let end = if group < UNIT { columns.next_multiple_of(group) } else { units * UNIT };
         for row in 0..rows {
+            let mut packed = planes.row(row);
             for number in 0..columns.div_ceil(group) {
-                planes.scales(row)[2 * number..][..2].copy_from_slice(&(self.scale)(row, number));
+                packed.scales[2 * number..][..2].copy_from_slice(&(self.scale)(row, number));
                 if let Some(zero) = &self.zero {
-                    planes.extra(row)[number] = zero(row, number);
+                    packed.extra[number] = zero(row, number);
                 }
             }
             let zero = |word| self.zero.as_ref().map_or(8, |zero| zero(row, 8 * word / group).min(15));
@@ -287,10 +288,10 @@ where
                 if let Some(padding) = quants.get_mut(columns - 8 * word..) {
                     padding.fill(zero(word));
                 }
-                planes.put(row, word, Word::from_le_bytes(quants));
+                packed.put(word, Word::from_le_bytes(quants));
             }
             for word in columns.div_ceil(8)..end / 8 {
-                planes.put(row, word, Word::from_le_bytes([zero(word); 8]));
+                packed.put(word, Word::from_le_bytes([zero(word); 8]));
             }
         }
         Ok(())

@@ -19,15 +19,3 @@ pub(super) fn to_f32(tensor: &Tensor<'_>) -> Option<Vec<f32>> {
 pub(super) fn halves(numbers: &[f32]) -> Vec<f16> {
     numbers.iter().map(|&x| f16::from_f32(x)).collect()
 }
-
-/// What each expert has of several tensors, one after the other.
-pub(super) fn by_expert(parts: &[&[u8]], experts: usize) -> Vec<u8> {
-    let mut all = Vec::with_capacity(parts.iter().map(|part| part.len()).sum());
-    for expert in 0..experts {
-        for part in parts {
-            let each = part.len() / experts;
-            all.extend_from_slice(&part[expert * each..][..each]);
-        }
-    }
-    all
-}

@@ -13,7 +13,7 @@ pub(crate) struct NeighbouringPairs {
 
 impl NeighbouringPairs {
     /// The file's row that comes at a place.
-    fn row_at(&self, place: usize) -> usize {
+    pub(super) fn row_at(&self, place: usize) -> usize {
         let element = place % self.head_dim.max(1);
         if place >= self.rows || element >= self.rotary_dim {
             return place;

@@ -1,0 +1,132 @@
+//! Matrices in blocks on their way to planes on the device.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use backend_api::owned::Buffer;
+use backend_api::quant::{self, QuantFormat, QuantLayout};
+use backend_api::{ComputeBackend, MaybeSync};
+
+use crate::Result;
+
+/// Bytes of blocks that a thread repacks at a time, which stay in its caches.
+const PIECE_BYTES: usize = 512 << 10;
+
+/// Uploads a matrix whose row `i` consists of the blocks `row(i)`. As many threads as the host has repack some rows each, so that
+/// the host never has the whole matrix in planes.
+pub(super) fn upload<'a>(
+    backend: &Arc<dyn ComputeBackend>,
+    format: QuantFormat,
+    [rows, columns]: [usize; 2],
+    row: &(impl Fn(usize) -> &'a [u8] + MaybeSync),
+) -> Result<Buffer> {
+    let layout = QuantLayout::new("load", format, rows, columns)?;
+    let buffer = Buffer::new::<u8>(backend, &[layout.bytes])?;
+    let each = (PIECE_BYTES / row(0).len().max(1)).max(1);
+    let next = AtomicUsize::new(0);
+    in_threads(rows.div_ceil(each), &|| {
+        let mut piece = Piece { blocks: Vec::new(), planes: Vec::new() };
+        loop {
+            let first = next.fetch_add(1, Ordering::Relaxed).saturating_mul(each);
+            if first >= rows {
+                return Ok(());
+            }
+            let some = first..rows.min(first + each);
+            // After an error, no thread begins another piece.
+            piece.upload(&buffer, &layout, some, row).inspect_err(|_| next.store(rows, Ordering::Relaxed))?;
+        }
+    })?;
+    Ok(buffer)
+}
+
+/// A thread's memory for some rows.
+struct Piece {
+    blocks: Vec<u8>,
+    planes: Vec<u8>,
+}
+
+impl Piece {
+    /// Uploads some rows of the matrix that `buffer` holds.
+    fn upload<'a>(
+        &mut self,
+        buffer: &Buffer,
+        whole: &QuantLayout,
+        rows: Range<usize>,
+        row: &impl Fn(usize) -> &'a [u8],
+    ) -> Result<()> {
+        let Self { blocks, planes } = self;
+        let QuantLayout { format, columns, .. } = *whole;
+        blocks.clear();
+        rows.clone().for_each(|i| blocks.extend_from_slice(row(i)));
+        let part = QuantLayout::new("load", format, rows.len(), columns)?;
+        planes.resize(part.bytes, 0);
+        quant::repack(format, rows.len(), columns, blocks, planes)?;
+        let of = |layout: &QuantLayout| [layout.quants, layout.high, layout.scales, layout.extra];
+        for (from, to) in of(&part).into_iter().zip(of(whole)).filter(|(from, _)| from.row_bytes > 0) {
+            let bytes = rows.len() * from.row_bytes;
+            let place = buffer.view(to.offset + rows.start * to.row_bytes, bytes)?;
+            place.upload(&planes[from.offset..from.offset + bytes])?;
+        }
+        Ok(())
+    }
+}
+
+/// Calls `work` on as many threads as the host has, at most `most` and at least this one.
+#[cfg(not(target_family = "wasm"))]
+fn in_threads(most: usize, work: &(impl Fn() -> Result<()> + Sync)) -> Result<()> {
+    use std::thread::{self, Builder};
+
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(most);
+    thread::scope(|scope| {
+        // A thread that the system refuses leaves its part to the others.
+        let others: Vec<_> =
+            (1..threads).map_while(|_| Builder::new().spawn_scoped(scope, work).ok()).collect();
+        let own = work();
+        let joined = others
+            .into_iter()
+            .map(|other| other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        joined.fold(own, Result::and)
+    })
+}
+
+/// Calls `work` on this thread, as a page has no other.
+#[cfg(target_family = "wasm")]
+fn in_threads(_most: usize, work: &impl Fn() -> Result<()>) -> Result<()> {
+    work()
+}
+
+#[cfg(test)]
+mod tests {
+    use backend_cpu::CpuBackend;
+
+    use super::*;
+
+    /// Pieces of rows, of which the last is shorter, make what one piece makes.
+    #[test]
+    fn pieces_make_the_planes_of_the_whole() {
+        let backend: Arc<dyn ComputeBackend> = Arc::new(CpuBackend::new());
+        for format in
+            [QuantFormat::Q8_0, QuantFormat::Q4_0, QuantFormat::Q5_K, QuantFormat::Q6_K, QuantFormat::Mxfp4]
+        {
+            let columns = 1280;
+            let row_bytes = columns / format.block_elements() * format.block_bytes().unwrap();
+            let rows = 2 * (PIECE_BYTES / row_bytes) + 7;
+            let blocks: Vec<u8> = (0..rows * row_bytes).map(|i| (i * 31 % 251) as u8).collect();
+            let buffer =
+                upload(&backend, format, [rows, columns], &|i| &blocks[i * row_bytes..][..row_bytes])
+                    .unwrap();
+            let mut back = vec![0; blocks.len()];
+            quant::unpack(format, rows, columns, &buffer.to_vec::<u8>().unwrap(), &mut back).unwrap();
+            assert!(back == blocks, "{format}");
+        }
+    }
+
+    #[test]
+    fn rows_of_another_length_are_refused() {
+        let backend: Arc<dyn ComputeBackend> = Arc::new(CpuBackend::new());
+        let row = [0; 35];
+        let made = upload(&backend, QuantFormat::Q8_0, [100_000, 32], &|_| &row[..]);
+        assert!(made.is_err());
+    }
+}
