@@ -4,6 +4,7 @@ mod chooser;
 mod decode;
 mod decoder;
 mod score;
+mod warm_up;
 
 use std::sync::Arc;
 
@@ -196,25 +197,20 @@ impl Session {
     /// outside the vocabulary; [`Error::TooLong`]; [`Error::Backend`].
     pub fn step(&mut self, inputs: &[Input<'_>]) -> Result<Logits> {
         self.check(inputs)?;
-        let (vocabulary, hidden) = (self.model.config().vocabulary, self.model.config().hidden);
+        let vocabulary = self.model.config().vocabulary;
         let backend = Arc::clone(self.model.backend());
         let count = inputs.len();
         let logits = Buffer::of(&backend, DType::F32, &[count, vocabulary])?;
         let mut done = 0;
         for (tokens, runs, ends) in passes(inputs, &self.lengths) {
             let activations = self.upload(&tokens, &runs)?;
+            let rows = Matrix::new(logits.ptr(), DType::F32, vocabulary).with_offset(done * vocabulary);
+            let ends = Ends::new(&self.model, &ends, rows)?;
             let pass = self.pass(&activations, Placement::Runs(&runs));
             self.model.forward(&pass)?;
-            if !ends.is_empty() {
-                let dtype = self.model.dtype();
-                let last = Buffer::from_slice(&backend, &ends)?;
-                let x = Buffer::of(&backend, dtype, &[ends.len(), hidden])?;
-                let shape = IndexShape { rows: activations.rows, columns: hidden, count: ends.len() };
-                let (table, indices) = (activations.x.ptr(), last.ptr());
-                backend.gather(&GatherDesc::new(dtype, table, indices, x.ptr(), shape))?;
-                let rows = Matrix::new(logits.ptr(), DType::F32, vocabulary).with_offset(done * vocabulary);
-                self.model.logits(&pass, ends.len(), &x, rows)?;
-                done += ends.len();
+            if let Some(ends) = ends {
+                ends.record(&self.model, &pass)?;
+                done += ends.count;
             }
             self.activations = Some(activations);
         }
@@ -288,6 +284,37 @@ impl Session {
             rotations: &self.rotations,
             placement,
         }
+    }
+}
+
+/// The rows of a pass that logits follow.
+#[derive(Debug)]
+struct Ends {
+    count: usize,
+    /// `[count]` of u32.
+    rows: Buffer,
+    /// `[count, hidden]`: these rows of what the last layer leaves.
+    x: Buffer,
+    logits: Matrix,
+}
+
+impl Ends {
+    /// `None` if there are no such rows.
+    fn new(model: &Model, rows: &[u32], logits: Matrix) -> Result<Option<Self>> {
+        if rows.is_empty() {
+            return Ok(None);
+        }
+        let (backend, count) = (model.backend(), rows.len());
+        let x = Buffer::of(backend, model.dtype(), &[count, model.config().hidden])?;
+        Ok(Some(Self { count, rows: Buffer::from_slice(backend, rows)?, x, logits }))
+    }
+
+    fn record(&self, model: &Model, pass: &Pass<'_>) -> BackendResult<()> {
+        let Self { count, ref rows, ref x, logits } = *self;
+        let a = pass.activations;
+        let shape = IndexShape { rows: a.rows, columns: pass.config.hidden, count };
+        pass.backend.gather(&GatherDesc::new(a.dtype, a.x.ptr(), rows.ptr(), x.ptr(), shape))?;
+        model.logits(pass, count, x, logits)
     }
 }
 

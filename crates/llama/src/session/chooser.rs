@@ -167,7 +167,7 @@ impl Logits {
     /// [`Error::Argument`] unless there is a text for each row, or for a window beyond 32,768 tokens;
     /// [`Error::NotFinite`]; [`Error::Backend`].
     pub fn sample(&self, sampler: &mut Sampler, texts: &[&[u32]]) -> Result<Vec<u32>> {
-        let (tokens, sums) = self.choose(sampler, texts)?;
+        let Chosen { tokens, sums, .. } = self.choose(sampler, texts)?;
         let tokens = tokens.to_vec()?;
         check_finite(&sums.to_vec()?)?;
         sampler.seek(sampler.drawn().wrapping_add(texts.len() as u64));
@@ -179,28 +179,45 @@ impl Logits {
     /// # Errors
     /// As [`sample`](Self::sample).
     pub async fn sample_async(&self, sampler: &mut Sampler, texts: &[&[u32]]) -> Result<Vec<u32>> {
-        let (tokens, sums) = self.choose(sampler, texts)?;
+        let Chosen { tokens, sums, .. } = self.choose(sampler, texts)?;
         let tokens = tokens.to_vec_async().await?;
         check_finite(&sums.to_vec_async().await?)?;
         sampler.seek(sampler.drawn().wrapping_add(texts.len() as u64));
         Ok(tokens)
     }
 
-    /// The tokens, and what tells whether the logits are finite.
-    fn choose(&self, sampler: &Sampler, texts: &[&[u32]]) -> Result<(Buffer, Buffer)> {
+    fn choose(&self, sampler: &Sampler, texts: &[&[u32]]) -> Result<Chosen> {
         let Self { ref buffer, rows, vocabulary } = *self;
         if texts.len() != rows {
             let expected = format!("{rows}, one for each row of logits");
             return Err(Error::Argument { what: "the number of texts", expected, got: texts.len() });
         }
-        let (backend, sampling) = (buffer.backend(), sampler.sampling());
+        let (backend, sampling, shape) = (buffer.backend(), sampler.sampling(), [rows, vocabulary]);
         sampling.check()?;
-        let (tokens, shape) = (Buffer::of(backend, DType::U32, &[rows])?, [rows, vocabulary]);
-        let sums = log_sums(backend, buffer, shape)?;
-        if sampling.is_greedy() {
-            reduce_rows(backend.as_ref(), ReduceOp::ArgMax, buffer, shape, &tokens)?;
-            return Ok((tokens, sums));
-        }
+        let chosen = Chosen::new(backend, sampling, texts)?;
+        chosen.record(backend.as_ref(), sampling, sampler.drawn(), (buffer, shape))?;
+        Ok(chosen)
+    }
+}
+
+/// Tokens chosen after texts, by an operation that isn't captured.
+#[derive(Debug)]
+pub(super) struct Chosen {
+    /// `[rows]` of u32.
+    tokens: Buffer,
+    /// `[rows]` of f32, which tell whether the logits are finite.
+    sums: Buffer,
+    /// `[rows, len]` of i32, and `len`: the last tokens of the texts, if they matter.
+    window: Option<(Buffer, usize)>,
+}
+
+impl Chosen {
+    pub(super) fn new(
+        backend: &Arc<dyn ComputeBackend>,
+        sampling: &Sampling,
+        texts: &[&[u32]],
+    ) -> Result<Self> {
+        let rows = texts.len();
         let len = sampling.window();
         let mut window = vec![NO_TOKEN; rows * len];
         if len > 0 {
@@ -210,9 +227,25 @@ impl Logits {
             }
         }
         let window = (len > 0).then(|| Buffer::from_slice(backend, &window)).transpose()?;
-        let window = window.as_ref().map(|window| (window.ptr(), len));
-        let desc = sampling.describe([buffer.ptr(), tokens.ptr()], shape, window);
-        backend.sample(&desc.with_offset(sampler.drawn()))?;
-        Ok((tokens, sums))
+        let (tokens, sums) =
+            (Buffer::of(backend, DType::U32, &[rows])?, Buffer::of(backend, DType::F32, &[rows])?);
+        Ok(Self { tokens, sums, window: window.map(|window| (window, len)) })
+    }
+
+    /// Chooses by the logits, with the random numbers from the place `drawn` on.
+    pub(super) fn record(
+        &self,
+        backend: &dyn ComputeBackend,
+        sampling: &Sampling,
+        drawn: u64,
+        (logits, shape): (&Buffer, [usize; 2]),
+    ) -> BackendResult<()> {
+        reduce_rows(backend, ReduceOp::LogSumExp, logits, shape, &self.sums)?;
+        if sampling.is_greedy() {
+            return reduce_rows(backend, ReduceOp::ArgMax, logits, shape, &self.tokens);
+        }
+        let window = self.window.as_ref().map(|(window, len)| (window.ptr(), *len));
+        let desc = sampling.describe([logits.ptr(), self.tokens.ptr()], shape, window);
+        backend.sample(&desc.with_offset(drawn))
     }
 }

@@ -13,7 +13,7 @@ use crate::{Model, Result};
 
 /// Positions that share a graph: with one sequence, the new key is looked for among as many rows of the cache,
 /// and attention looks at as many keys too many.
-const PAGE: usize = 256;
+pub(super) const PAGE: usize = 256;
 
 /// A captured step of some neighbouring sequences, in the page that they have come to.
 #[derive(Debug)]
@@ -37,11 +37,11 @@ pub(super) struct Decoder {
 
 /// What a graph was captured for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Key {
-    slot: usize,
-    slots: usize,
-    keys: usize,
-    choice: Choice,
+pub(super) struct Key {
+    pub(super) slot: usize,
+    pub(super) slots: usize,
+    pub(super) keys: usize,
+    pub(super) choice: Choice,
 }
 
 /// What the mask of a window is made of.
@@ -72,6 +72,16 @@ impl Session {
         if let Some(decoder) = self.decoder.take().filter(|decoder| decoder.key == key) {
             return Ok(decoder);
         }
+        let mut decoder = self.prepared(key)?;
+        decoder.graph =
+            Some(Graph::capture(self.model.backend(), |recorded| decoder.record_on(self, recorded))?);
+        Ok(decoder)
+    }
+
+    /// A decoder whose step isn't captured.
+    pub(super) fn prepared(&self, key: Key) -> Result<Decoder> {
+        let Key { slot, slots, keys, choice } = key;
+        let page = keys.saturating_sub(1) / PAGE;
         let (model, backend, config) = (&self.model, self.model.backend(), self.model.config());
         // With one sequence, only a page of the cache is searched for the place of the new keys.
         let first_row = slot * self.context() + if slots == 1 { page * PAGE } else { 0 };
@@ -93,7 +103,7 @@ impl Session {
         let mut activations = model.activations(slots)?;
         activations.positions = counter(0)?;
         activations.ids = chosen.view(0, bytes)?;
-        let mut decoder = Decoder {
+        Ok(Decoder {
             key,
             graph: None,
             activations,
@@ -113,12 +123,7 @@ impl Session {
             history: u32s(2 * page_len)?,
             window,
             chooser: Chooser::new(backend, choice, slots)?,
-        };
-        decoder.graph = Some(Graph::capture(backend, |recorded| {
-            let pass = self.pass(&decoder.activations, Placement::Decode(&decoder.decode));
-            decoder.record(model, &Pass { backend: recorded, ..pass })
-        })?);
-        Ok(decoder)
+        })
     }
 
     /// Uploads tokens and positions. Returns where in the history the tokens that follow will be.
@@ -160,6 +165,12 @@ impl Decoder {
             Chooser::Caller | Chooser::Greedy => Ok(()),
             Chooser::Sampled(draw) => draw.place(drawn, texts, lengths),
         }
+    }
+
+    /// The operations of a step of `session`, on a backend that has its memory.
+    pub(super) fn record_on(&self, session: &Session, backend: &dyn ComputeBackend) -> BackendResult<()> {
+        let pass = session.pass(&self.activations, Placement::Decode(&self.decode));
+        self.record(&session.model, &Pass { backend, ..pass })
     }
 
     /// The operations of a step. One that chooses tokens leaves everything ready for the next.

@@ -9,6 +9,7 @@ mod oracle;
 mod random;
 mod sampled;
 mod tensors;
+mod warm_up;
 mod writer;
 
 use std::sync::Arc;
@@ -133,6 +134,15 @@ fn device_trials(selector: &str) -> Vec<Trial> {
     trials.push(trial("long_texts_cross_pages_and_passes", Box::new(long_texts)));
     trials.push(trial("wrong_steps_are_refused", Box::new(wrong_steps)));
     trials.push(trial("every_buffer_is_freed", Box::new(every_buffer_is_freed)));
+    trials.push(trial("warm_up::any_length_is_taken", Box::new(warm_up::any_length_is_taken)));
+    if let Some(adapter) =
+        selector.strip_prefix("webgpu").map(|adapter| adapter.trim_start_matches(':').to_owned())
+    {
+        trials.push(trial(
+            "warm_up::texts_compile_nothing",
+            Box::new(move |_| warm_up::texts_compile_nothing(&adapter)),
+        ));
+    }
     trials
 }
 

@@ -1,11 +1,14 @@
 //! A chat with a model: what the caches have of it, and the answer in the making.
 
 use llama::{
-    ChatPrompt, ChatTemplate, Generation, Input, Message, Pace, Progress, Result, Sampler, Sampling, Session,
+    ChatPrompt, ChatTemplate, Generation, Message, Pace, Progress, Result, Sampler, Sampling, Session,
     TextStream, Tokenizer,
 };
 
 use crate::report::{self, Begun, Next, Options};
+
+/// Tokens of messages whose kernels are compiled ahead.
+const MESSAGES: [usize; 2] = [32, 128];
 
 #[derive(Debug)]
 pub(crate) struct Chat {
@@ -27,19 +30,11 @@ impl Chat {
         Self { session, tokenizer, template, answer: None }
     }
 
-    /// Makes a token, the most probable one and one at random, and forgets it.
-    pub(crate) async fn warm_up(&mut self) -> Result<()> {
-        self.answer = None;
+    /// Compiles what messages need whose answers are the most probable text, or one at random.
+    pub(crate) async fn warm_up(&self) -> Result<()> {
         for sampling in [Sampling::greedy(), Sampling::default()] {
-            self.session.truncate(0, 0);
-            let mut sampler = Sampler::new(sampling);
-            let logits = self.session.step(&[Input { sequence: 0, tokens: &[0] }])?;
-            logits.sample_async(&mut sampler, &[&[0]]).await?;
-            if self.session.context() > 1 {
-                self.session.decode_sampled_async(0, &[&[0]], &mut sampler, 1).await?;
-            }
+            self.session.warm_up_async(&MESSAGES, &sampling).await?;
         }
-        self.session.truncate(0, 0);
         Ok(())
     }
 

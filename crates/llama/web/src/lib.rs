@@ -53,7 +53,7 @@ impl Engine {
         json(&model.map_err(|error| thrown(&error))?)
     }
 
-    /// Makes a token and forgets it, so that all kernels are compiled.
+    /// Compiles what messages need.
     pub async fn warm_up(&mut self) -> Result<(), Error> {
         self.0.chat().map_err(|error| thrown(&error))?.warm_up().await.map_err(|error| thrown(&error))
     }

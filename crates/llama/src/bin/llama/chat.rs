@@ -29,6 +29,9 @@ struct Chat<'a> {
     cached: Vec<u32>,
 }
 
+/// Tokens of messages whose kernels are compiled before the first.
+const MESSAGES: [usize; 4] = [16, 32, 128, 512];
+
 pub(crate) fn run(args: &ChatArgs) -> anyhow::Result<()> {
     let loaded = loaded::load(&args.common)?;
     let template = match &loaded.template {
@@ -37,6 +40,7 @@ pub(crate) fn run(args: &ChatArgs) -> anyhow::Result<()> {
         Err(error) => bail!("{error}"),
     };
     let session = loaded.session(&args.common)?;
+    loaded::warm_up(&session, &MESSAGES, &args.sampling)?;
     let messages: Vec<Message> =
         args.system.iter().map(|text| Message::new("system", text.as_str())).collect();
     let mut said = messages.clone();

@@ -12,7 +12,7 @@ use llama::gguf::Gguf;
 use llama::{ChatTemplate, Model, Session, SessionOptions, Tokenizer};
 use memmap2::Mmap;
 
-use crate::args::Common;
+use crate::args::{Common, SamplingArgs};
 
 /// Tokens of a context that nobody chose: caches are allocated as a whole.
 const DEFAULT_CONTEXT: usize = 4096;
@@ -97,6 +97,13 @@ impl Loaded {
             error.context(format!("no room for a cache of {context} tokens; --ctx makes it smaller"))
         })
     }
+}
+
+/// Compiles what prompts of these lengths and the tokens after them need; how many seconds that took.
+pub(crate) fn warm_up(session: &Session, prompts: &[usize], sampling: &SamplingArgs) -> anyhow::Result<f64> {
+    let start = Instant::now();
+    pollster::block_on(session.warm_up_async(prompts, &sampling.sampling()))?;
+    Ok(start.elapsed().as_secs_f64())
 }
 
 fn map(path: &Path) -> io::Result<Mmap> {

@@ -17,6 +17,8 @@ struct Report {
     about: About,
     prompt: String,
     text: String,
+    /// Until all kernels were compiled, once the model was loaded.
+    warm_up_seconds: f64,
     #[serde(flatten)]
     speed: Speed,
 }
@@ -50,6 +52,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
         tokens <= context,
         "the prompt has {tokens} tokens, the context holds {context}; --ctx makes it larger"
     );
+    let warm_up_seconds = loaded::warm_up(&session, &[tokens], &args.sampling)?;
     let shown = !args.common.json;
     if shown {
         report::device(&loaded);
@@ -61,7 +64,13 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     }
     let Streamed { tokens, speed, .. } = streamed;
     let text = loaded.tokenizer.decode(&tokens);
-    report::json(&Report { about: About::new(&loaded), prompt: args.prompt.clone(), text, speed })
+    report::json(&Report {
+        about: About::new(&loaded),
+        prompt: args.prompt.clone(),
+        text,
+        warm_up_seconds,
+        speed,
+    })
 }
 
 /// Lets the model go on with a prompt of which the session may have the first tokens, and shows the text as it comes.
