@@ -1,6 +1,8 @@
 //! Steps of one token, captured once and replayed, whose tokens and positions stay on the device.
 
-use backend_api::desc::{BinaryDesc, CompareDesc, IndexShape, Matrix, ScatterDesc, TensorDesc, WhereDesc};
+use backend_api::desc::{
+    BinaryDesc, CompareDesc, GatherDesc, IndexShape, Matrix, ScatterDesc, TensorDesc, WhereDesc,
+};
 use backend_api::owned::{Buffer, Graph};
 use backend_api::{BackendResult, BinaryOp, CompareOp, ComputeBackend, DType, ReduceOp, ScatterOp};
 
@@ -183,15 +185,23 @@ impl Decoder {
         let logits = Matrix::new(self.logits.ptr(), DType::F32, vocabulary);
         model.logits(pass, slots, &a.x, logits)?;
         let (shape, bytes) = ([slots, vocabulary], slots * DType::F32.size());
+        let largest = self.chosen.view(bytes, bytes)?;
         match &self.chooser {
             Chooser::Caller => return model.cap(backend, slots, logits),
-            Chooser::Greedy => reduce_rows(backend, ReduceOp::ArgMax, &self.logits, shape, &a.ids)?,
+            Chooser::Greedy => {
+                reduce_rows(backend, ReduceOp::ArgMax, &self.logits, shape, &a.ids)?;
+                // Of a row with NaN, the place of that.
+                let of_row = IndexShape { rows: vocabulary, columns: 1, count: 1 };
+                let [table, indices, output] = [&self.logits, &a.ids, &largest].map(Buffer::ptr);
+                let taken = GatherDesc::new(DType::F32, table, indices, output, of_row);
+                backend.gather(&taken.with_outer(slots).with_per_element())?;
+            }
             Chooser::Sampled(draw) => {
                 model.cap(backend, slots, logits)?;
                 draw.record(backend, &self.logits, shape, [&a.ids, &a.positions])?;
+                reduce_rows(backend, ReduceOp::Max, &self.logits, shape, &largest)?;
             }
         }
-        reduce_rows(backend, ReduceOp::Max, &self.logits, shape, &self.chosen.view(bytes, bytes)?)?;
         let shape = IndexShape { rows: self.decode.page_len, columns: 1, count: slots };
         let (history, rows, chosen) = (self.history.ptr(), self.decode.page_rows.ptr(), self.chosen.ptr());
         let assign = ScatterDesc::new(ScatterOp::Assign, DType::U32, history, rows, chosen, shape);
