@@ -300,7 +300,7 @@ struct Ends {
 
 impl Ends {
     /// `None` if there are no such rows.
-    fn new(model: &Model, rows: &[u32], logits: Matrix) -> Result<Option<Self>> {
+    fn new(model: &Model, rows: &[u32], logits: Matrix) -> BackendResult<Option<Self>> {
         if rows.is_empty() {
             return Ok(None);
         }

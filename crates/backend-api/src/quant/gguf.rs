@@ -23,10 +23,10 @@ pub fn repack(
     let op = "repack";
     let (layout, of) = blocks_of(op, format, rows, columns, blocks.len())?;
     let mut planes = PlanesMut::zeroed(op, &layout, planes)?;
-    let row_bytes = columns / of.elements * of.bytes;
-    if row_bytes == 0 {
+    if blocks.is_empty() {
         return Ok(());
     }
+    let row_bytes = columns / of.elements * of.bytes;
     for (i, blocks) in blocks.chunks_exact(row_bytes).enumerate() {
         let row = planes.row(i);
         // Compiled for each format by itself, so that the loops know all places and masks.

@@ -235,6 +235,8 @@ fn wrong_sizes_are_errors() {
         assert_eq!(kind(unpack(format, 2, columns, &planes, &mut vec![0; size])), shape);
         assert_eq!(kind(dequantize(format, 2, columns, &planes, &mut vec![0.0; columns])), shape);
         assert_eq!(kind(repack(format, usize::MAX, columns, &blocks, &mut planes)), Err(ErrorKind::Overflow));
+        let longest = usize::MAX / 256 * 256;
+        assert_eq!(kind(repack(format, 0, longest, &[], &mut [])), Ok(()), "no rows");
         assert_eq!(kind(repack(format, 0, columns, &[], &mut [])), Ok(()));
         assert_eq!(kind(repack(format, 5, 0, &[], &mut [])), Ok(()));
         assert_eq!(kind(unpack(format, 5, 0, &[], &mut [])), Ok(()));

@@ -81,7 +81,7 @@ impl Session {
     }
 
     /// A decoder whose step isn't captured.
-    pub(super) fn prepared(&self, key: Key) -> Result<Decoder> {
+    pub(super) fn prepared(&self, key: Key) -> BackendResult<Decoder> {
         let Key { slot, slots, keys, choice } = key;
         let page = keys.saturating_sub(1) / PAGE;
         let (model, backend, config) = (&self.model, self.model.backend(), self.model.config());

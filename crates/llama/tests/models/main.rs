@@ -135,6 +135,19 @@ fn device_trials(selector: &str) -> Vec<Trial> {
     trials.push(trial("wrong_steps_are_refused", Box::new(wrong_steps)));
     trials.push(trial("every_buffer_is_freed", Box::new(every_buffer_is_freed)));
     trials.push(trial("warm_up::any_length_is_taken", Box::new(warm_up::any_length_is_taken)));
+    trials.push(trial(
+        "warm_up::what_has_no_room_is_left_out",
+        Box::new(warm_up::what_has_no_room_is_left_out),
+    ));
+    // Matrices that are uploaded in several pieces.
+    for kind in [GgmlDType::Q8_0, GgmlDType::Q4_0] {
+        let mut large = recipe("llama", 64);
+        large.vocabulary = 30_000;
+        trials.push(trial(
+            &format!("format::large_{kind:?}"),
+            Box::new(move |backend| texts(backend, &RandomModel::new(large.clone(), kind, None)?)),
+        ));
+    }
     if let Some(adapter) =
         selector.strip_prefix("webgpu").map(|adapter| adapter.trim_start_matches(':').to_owned())
     {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use anyhow::ensure;
 use backend_api::ComputeBackend;
+use backend_api::kv::KvFormat;
 use backend_webgpu::WebGpuBackend;
 use candle_core::quantized::GgmlDType;
 use llama::{Input, Sampler, Sampling, Session, SessionOptions};
@@ -12,41 +13,52 @@ use crate::random::{RandomModel, recipe};
 use crate::{load, text};
 
 /// After a warm-up for a prompt's length, neither the prompt nor tokens up to the end of the context compile a kernel, and the text
-/// is what it is without one.
+/// is what it is without one, also where another warm-up comes amid it.
 pub(crate) fn texts_compile_nothing(adapter: &str) -> anyhow::Result<()> {
-    // Graphs of two pages, the second of which ends with the context.
-    const CONTEXT: usize = 300;
-    for (architecture, kind, sampling) in [
-        ("llama", GgmlDType::Q8_0, Sampling::default()),
-        ("gemma2", GgmlDType::F16, Sampling::greedy()),
-        ("qwen3moe", GgmlDType::Q8_0, Sampling::default()),
+    // Prompts of one pass and of two; graphs of two pages, the second of which ends with the context.
+    for (architecture, kind, sampling, [prompt, context], cache) in [
+        ("llama", GgmlDType::Q8_0, Sampling::default(), [21, 300], None),
+        ("llama", GgmlDType::Q8_0, Sampling::default(), [530, 600], Some(KvFormat::Q8_0)),
+        ("gemma2", GgmlDType::F16, Sampling::greedy(), [21, 300], None),
+        ("qwen3moe", GgmlDType::Q8_0, Sampling::default(), [21, 40], None),
     ] {
-        let model = RandomModel::new(recipe(architecture, 64), kind, None)?;
-        let prompt = text(&model, 0, 21);
+        let model = RandomModel::new(recipe(architecture, 128), kind, None)?;
+        let prompt = text(&model, 0, prompt);
         let mut backend = WebGpuBackend::select(adapter);
         backend.init()?;
         let backend = Arc::new(backend);
         let shared: Arc<dyn ComputeBackend> = Arc::clone(&backend) as _;
         let loaded = load(&shared, &model)?;
         let made = |warm: bool| -> anyhow::Result<Vec<u32>> {
-            let mut session = Session::new(&loaded, SessionOptions::new(CONTEXT))?;
+            let mut options = SessionOptions::new(context);
+            options.cache = cache;
+            let mut session = Session::new(&loaded, options)?;
+            let before = backend.compiled_kernels();
             if warm {
                 pollster::block_on(session.warm_up_async(&[prompt.len()], &sampling))?;
                 ensure!(session.is_empty(), "a warm-up added tokens");
+                let compiled = backend.compiled_kernels() - before;
+                ensure!(compiled > 10, "a warm-up compiled {compiled} kernels");
             }
-            let compiled = backend.compiled_kernels();
-            ensure!(!warm || compiled > 10, "a warm-up compiled {compiled} kernels");
+            let before = backend.compiled_kernels();
             let mut sampler = Sampler::new(sampling);
             let logits = session.step(&[Input { sequence: 0, tokens: &prompt }])?;
-            let mut texts = logits.sample(&mut sampler, &[&prompt])?;
-            let rest = CONTEXT - prompt.len();
-            texts.extend(session.decode_sampled(0, &[&texts.clone()], &mut sampler, rest)?.concat());
-            let later = backend.compiled_kernels() - compiled;
+            let mut seen = prompt.clone();
+            seen.extend(logits.sample(&mut sampler, &[&prompt])?);
+            let some = 5;
+            seen.extend(session.decode_sampled(0, &[&seen.clone()], &mut sampler, some)?.concat());
+            if warm {
+                pollster::block_on(session.warm_up_async(&[], &sampling))?;
+                ensure!(session.len(0) == prompt.len() + some, "a warm-up changed the length");
+            }
+            let rest = context - session.len(0);
+            seen.extend(session.decode_sampled(0, &[&seen.clone()], &mut sampler, rest)?.concat());
+            let later = backend.compiled_kernels() - before;
             ensure!(!warm || later == 0, "{architecture}, {sampling:?}: {later} kernels were compiled later");
-            Ok(texts)
+            Ok(seen)
         };
         let (warm, cold) = (made(true)?, made(false)?);
-        ensure!(warm == cold, "a warm-up changed the text");
+        ensure!(warm == cold && warm.len() == context + 1, "a warm-up changed the text");
     }
     Ok(())
 }
@@ -58,12 +70,12 @@ pub(crate) fn any_length_is_taken(backend: &Arc<dyn ComputeBackend>) -> anyhow::
     for context in [1, 2, 40] {
         let mut session = Session::new(&loaded, SessionOptions::new(context).with_sequences(2))?;
         for length in [0, context] {
-            session.truncate(0, 0);
             if length > 0 {
                 session.step(&[Input { sequence: 0, tokens: &text(&model, 1, length) }])?;
             }
             for prompts in [&[][..], &[0], &[1, 7, 1000], &[usize::MAX]] {
                 pollster::block_on(session.warm_up_async(prompts, &Sampling::default()))?;
+                ensure!([0, 1].map(|sequence| session.len(sequence)) == [length, 0], "lengths");
             }
         }
     }
@@ -71,5 +83,20 @@ pub(crate) fn any_length_is_taken(backend: &Arc<dyn ComputeBackend>) -> anyhow::
     let mut sampling = Sampling::default();
     (sampling.repetition_penalty, sampling.repetition_window) = (1.1, 1 << 20);
     ensure!(pollster::block_on(session.warm_up_async(&[1], &sampling)).is_err(), "a window of 2^20 tokens");
+    Ok(())
+}
+
+/// A context whose later part the device can't bind keeps no text from its beginning.
+pub(crate) fn what_has_no_room_is_left_out(backend: &Arc<dyn ComputeBackend>) -> anyhow::Result<()> {
+    let most = backend.capabilities()?.max_binding_bytes;
+    let model = RandomModel::new(recipe("llama", 512), GgmlDType::Q8_0, None)?;
+    let loaded = load(backend, &model)?;
+    let row = 2 * model.recipe.kv_heads * model.recipe.head_dim * size_of::<f32>();
+    // Beyond it only where that is little memory.
+    let context = if most <= 1 << 28 { most / row + 1000 } else { 1000 };
+    let mut session = Session::new(&loaded, SessionOptions::new(context))?;
+    pollster::block_on(session.warm_up_async(&[3], &Sampling::default()))?;
+    let logits = session.step(&[Input { sequence: 0, tokens: &[1, 2, 3] }])?.to_vec()?;
+    ensure!(logits.iter().all(|logit| logit.is_finite()), "logits after a warm-up");
     Ok(())
 }

@@ -18,7 +18,8 @@ export async function open(backend, file, context, report) {
   const told = (done, total) => report("Loading the model", done, total);
   const model = JSON.parse(await opened.load(file, context, told));
   report("Warming up", 0, 1);
-  await opened.warm_up();
+  // Without it, answers wait for kernels as they come to them.
+  await opened.warm_up().catch((error) => console.warn("kernels aren't compiled ahead:", error));
   engine = opened;
   return { device, model, memory: JSON.parse(opened.memory()) };
 }

@@ -7,8 +7,9 @@ use llama::{
 
 use crate::report::{self, Begun, Next, Options};
 
-/// Tokens of messages whose kernels are compiled ahead.
-const MESSAGES: [usize; 2] = [32, 128];
+/// Tokens of messages whose kernels are compiled ahead, of which a generation takes 128 at a time. One is left where a message
+/// comes again.
+const MESSAGES: [usize; 4] = [1, 8, 32, 128];
 
 #[derive(Debug)]
 pub(crate) struct Chat {
@@ -32,10 +33,8 @@ impl Chat {
 
     /// Compiles what messages need whose answers are the most probable text, or one at random.
     pub(crate) async fn warm_up(&self) -> Result<()> {
-        for sampling in [Sampling::greedy(), Sampling::default()] {
-            self.session.warm_up_async(&MESSAGES, &sampling).await?;
-        }
-        Ok(())
+        self.session.warm_up_async(&MESSAGES, &Sampling::default()).await?;
+        self.session.warm_up_async(&[], &Sampling::greedy()).await
     }
 
     pub(crate) fn begin(&mut self, messages: Vec<report::Message>, options: &Options) -> Result<Begun> {

@@ -29,8 +29,8 @@ struct Chat<'a> {
     cached: Vec<u32>,
 }
 
-/// Tokens of messages whose kernels are compiled before the first.
-const MESSAGES: [usize; 4] = [16, 32, 128, 512];
+/// Tokens of messages whose kernels are compiled before the first. One is left where a message comes again.
+const MESSAGES: [usize; 8] = [1, 4, 8, 16, 32, 64, 128, 512];
 
 pub(crate) fn run(args: &ChatArgs) -> anyhow::Result<()> {
     let loaded = loaded::load(&args.common)?;
@@ -40,15 +40,15 @@ pub(crate) fn run(args: &ChatArgs) -> anyhow::Result<()> {
         Err(error) => bail!("{error}"),
     };
     let session = loaded.session(&args.common)?;
-    loaded::warm_up(&session, &MESSAGES, &args.sampling)?;
     let messages: Vec<Message> =
         args.system.iter().map(|text| Message::new("system", text.as_str())).collect();
     let mut said = messages.clone();
-    let chat = Chat { loaded: &loaded, template, session, messages, cached: Vec::new() };
     let shown = !args.common.json;
     if shown {
         report::device(&loaded);
     }
+    loaded::warm_up(&session, &MESSAGES, &args.sampling);
+    let chat = Chat { loaded: &loaded, template, session, messages, cached: Vec::new() };
     let ended = converse(chat, args, &mut said);
     if !shown {
         // What was said before an error is worth having.

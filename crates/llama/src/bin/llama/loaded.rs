@@ -99,11 +99,14 @@ impl Loaded {
     }
 }
 
-/// Compiles what prompts of these lengths and the tokens after them need; how many seconds that took.
-pub(crate) fn warm_up(session: &Session, prompts: &[usize], sampling: &SamplingArgs) -> anyhow::Result<f64> {
+/// Compiles what prompts of these lengths and the tokens after them need; how many seconds that took. Without it, a text waits
+/// for kernels as it comes to them.
+pub(crate) fn warm_up(session: &Session, prompts: &[usize], sampling: &SamplingArgs) -> f64 {
     let start = Instant::now();
-    pollster::block_on(session.warm_up_async(prompts, &sampling.sampling()))?;
-    Ok(start.elapsed().as_secs_f64())
+    if let Err(error) = pollster::block_on(session.warm_up_async(prompts, &sampling.sampling())) {
+        eprintln!("llama: kernels aren't compiled ahead: {error}");
+    }
+    start.elapsed().as_secs_f64()
 }
 
 fn map(path: &Path) -> io::Result<Mmap> {

@@ -17,7 +17,7 @@ struct Report {
     about: About,
     prompt: String,
     text: String,
-    /// Until all kernels were compiled, once the model was loaded.
+    /// For kernels to be compiled ahead, once the model was loaded.
     warm_up_seconds: f64,
     #[serde(flatten)]
     speed: Speed,
@@ -52,10 +52,12 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
         tokens <= context,
         "the prompt has {tokens} tokens, the context holds {context}; --ctx makes it larger"
     );
-    let warm_up_seconds = loaded::warm_up(&session, &[tokens], &args.sampling)?;
     let shown = !args.common.json;
     if shown {
         report::device(&loaded);
+    }
+    let warm_up_seconds = loaded::warm_up(&session, &[tokens], &args.sampling);
+    if shown {
         report::text(&args.prompt)?;
     }
     let streamed = stream(&loaded, &mut session, &prompt, &args.sampling, shown)?;
