@@ -18,6 +18,32 @@ pub struct QuantScale {
     pub min: f32,
 }
 
+/// Calls a method of a row that is compiled for each format by itself, so that its loops know all places, shifts and masks.
+macro_rules! by_format {
+    ($row:expr, $method:ident($($argument:expr),*)) => {
+        match $row.format {
+            QuantFormat::Q8_0 => QuantRow { format: QuantFormat::Q8_0, ..*$row }.$method($($argument),*),
+            QuantFormat::Q4_0 => QuantRow { format: QuantFormat::Q4_0, ..*$row }.$method($($argument),*),
+            QuantFormat::Q4_K => QuantRow { format: QuantFormat::Q4_K, ..*$row }.$method($($argument),*),
+            QuantFormat::Q5_K => QuantRow { format: QuantFormat::Q5_K, ..*$row }.$method($($argument),*),
+            QuantFormat::Q6_K => QuantRow { format: QuantFormat::Q6_K, ..*$row }.$method($($argument),*),
+            QuantFormat::Mxfp4 => QuantRow { format: QuantFormat::Mxfp4, ..*$row }.$method($($argument),*),
+            QuantFormat::U4 { .. } => $row.$method($($argument),*),
+        }
+    };
+}
+
+#[inline(always)]
+fn weight(QuantScale { scale, zero, min }: QuantScale, quant: f32) -> f32 {
+    scale * (quant - zero) - min
+}
+
+#[inline(always)]
+fn magnitude(QuantScale { scale, zero, min }: QuantScale, quant: f32) -> f32 {
+    scale.abs() * (quant.abs() + zero) + min.abs()
+}
+
+/// Methods are inlined, loops are written out and there are no closures, so that callers' vector instructions reach all of it.
 impl QuantRow<'_> {
     /// The 128 weights of a unit, those of the padding too; zeros for a unit that the row doesn't have.
     ///
@@ -25,15 +51,19 @@ impl QuantRow<'_> {
     /// is subtracted.
     #[inline(always)]
     pub fn dequantize(&self, unit: usize, weights: &mut [f32; UNIT]) {
-        self.unit(unit, weights, |QuantScale { scale, zero, min }, quant| scale * (quant - zero) - min);
+        if unit >= self.units {
+            return weights.fill(0.0);
+        }
+        by_format!(self, fill(unit, weights, weight));
     }
 
     /// The sums of the magnitudes of the terms that make up each weight of a unit, `s · q`, `s · z` and `m`: what
     /// the error of a product that takes these terms one by one is relative to.
     pub fn magnitudes(&self, unit: usize, magnitudes: &mut [f32; UNIT]) {
-        self.unit(unit, magnitudes, |QuantScale { scale, zero, min }, quant| {
-            scale.abs() * (quant.abs() + zero) + min.abs()
-        });
+        if unit >= self.units {
+            return magnitudes.fill(0.0);
+        }
+        self.fill(unit, magnitudes, magnitude);
     }
 
     /// The 128 quants of a unit, those of the padding too, and what turns each sixteen of them into weights; zeros
@@ -44,65 +74,80 @@ impl QuantRow<'_> {
             quants.fill(0);
             return [QuantScale::default(); 8];
         }
-        let (words, _) = quants.as_chunks_mut::<8>();
-        for (number, quants) in words.iter_mut().enumerate() {
-            *quants = self.numbers(unit, number / 4, number % 4);
-        }
-        self.unit_scales(unit)
+        by_format!(self, fill_integers(unit, quants))
     }
 
     #[inline(always)]
-    fn unit(&self, unit: usize, weights: &mut [f32; UNIT], value: impl Fn(QuantScale, f32) -> f32) {
-        if unit >= self.units {
-            return weights.fill(0.0);
-        }
+    fn fill(&self, unit: usize, numbers: &mut [f32; UNIT], value: impl Fn(QuantScale, f32) -> f32) {
         let scales = self.unit_scales(unit);
-        let (words, _) = weights.as_chunks_mut::<8>();
-        for (number, weights) in words.iter_mut().enumerate() {
-            let scale = scales[number / 2];
-            let quants = self.numbers(unit, number / 4, number % 4);
-            for (weight, quant) in weights.iter_mut().zip(quants) {
-                *weight = value(scale, f32::from(quant));
+        for (word, numbers) in numbers.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+            let quants = self.floats(unit, word / 4, word % 4);
+            for (number, quant) in numbers.iter_mut().zip(quants) {
+                *number = value(scales[word / 2], quant);
             }
         }
+    }
+
+    #[inline(always)]
+    fn fill_integers(&self, unit: usize, quants: &mut [i8; UNIT]) -> [QuantScale; 8] {
+        for (word, quants) in quants.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+            *quants = self.numbers(unit, word / 4, word % 4);
+        }
+        self.unit_scales(unit)
     }
 
     /// The scales of the unit's eight half blocks.
     #[inline(always)]
     fn unit_scales(&self, unit: usize) -> [QuantScale; 8] {
-        let half = |bytes: &[u8], number: usize| f16::from_le_bytes(load(bytes, 2 * number)).to_f32();
-        let plain = |scale, zero| QuantScale { scale, zero, min: 0.0 };
+        let mut scales = [QuantScale::default(); 8];
         match self.format {
-            QuantFormat::Q8_0 => std::array::from_fn(|i| plain(half(self.scales, 4 * unit + i / 2), 0.0)),
-            QuantFormat::Q4_0 => std::array::from_fn(|i| plain(half(self.scales, 4 * unit + i / 2), 8.0)),
+            QuantFormat::Q8_0 | QuantFormat::Q4_0 => {
+                let zero = if self.format == QuantFormat::Q4_0 { 8.0 } else { 0.0 };
+                for (block, scales) in scales.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+                    *scales = [QuantScale { scale: half(self.scales, 4 * unit + block), zero, min: 0.0 }; 2];
+                }
+            }
             QuantFormat::Mxfp4 => {
                 let exponents: [u8; 4] = load(self.scales, 4 * unit);
-                std::array::from_fn(|i| plain(half_of_e8m0(exponents[i / 2]), 0.0))
+                for (scales, exponent) in scales.as_chunks_mut::<2>().0.iter_mut().zip(exponents) {
+                    *scales = [QuantScale { scale: half_of_e8m0(exponent), zero: 0.0, min: 0.0 }; 2];
+                }
             }
             QuantFormat::Q4_K | QuantFormat::Q5_K => {
                 let packed: [u8; 16] = load(self.scales, unit / 2 * 16);
                 let [d, dmin] = [half(&packed, 0), half(&packed, 1)];
-                std::array::from_fn(|i| {
-                    let (sc, m) = scale_and_min(&packed, unit % 2 * 4 + i / 2);
-                    QuantScale { scale: d * f32::from(sc), zero: 0.0, min: dmin * f32::from(m) }
-                })
+                for (block, scales) in scales.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+                    let (sc, m) = scale_and_min(&packed, unit % 2 * 4 + block);
+                    let (scale, min) = (d * f32::from(sc), dmin * f32::from(m));
+                    *scales = [QuantScale { scale, zero: 0.0, min }; 2];
+                }
             }
             QuantFormat::Q6_K => {
                 let d = half(self.extra, unit / 2);
-                let scales: [u8; 8] = load(self.scales, 8 * unit);
-                scales.map(|sc| plain(d * f32::from(sc as i8), 32.0))
-            }
-            QuantFormat::U4 { group, zero_points } => std::array::from_fn(|i| {
-                let group = (UNIT * unit + 16 * i) / group;
-                // Past the last group of a row there is only padding.
-                if 2 * group >= self.scales.len() {
-                    return QuantScale::default();
+                let of_halves: [u8; 8] = load(self.scales, 8 * unit);
+                for (scale, sc) in scales.iter_mut().zip(of_halves) {
+                    *scale = QuantScale { scale: d * f32::from(sc as i8), zero: 32.0, min: 0.0 };
                 }
-                let zero = if zero_points { f32::from(self.extra[group]) } else { 8.0 };
-                plain(half(self.scales, group), zero)
-            }),
+            }
+            QuantFormat::U4 { group, zero_points } => {
+                for (i, scale) in scales.iter_mut().enumerate() {
+                    let group = (UNIT * unit + 16 * i) / group;
+                    // Past the last group of a row there is only padding.
+                    if 2 * group < self.scales.len() {
+                        let zero = if zero_points { f32::from(self.extra[group]) } else { 8.0 };
+                        *scale = QuantScale { scale: half(self.scales, group), zero, min: 0.0 };
+                    }
+                }
+            }
         }
+        scales
     }
+}
+
+/// Number `number` of f16 in bytes.
+#[inline(always)]
+fn half(bytes: &[u8], number: usize) -> f32 {
+    f16::from_le_bytes(load(bytes, 2 * number)).to_f32()
 }
 
 /// 2^(e − 128), half of a scale of E8M0.

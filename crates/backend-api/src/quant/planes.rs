@@ -2,7 +2,8 @@
 
 use super::layout::QuantPlane;
 use super::word::{
-    Word, deinterleave, doubled_e2m1, gather_bits, gather_pairs, interleave, scatter_bits, scatter_pairs,
+    Word, deinterleave, doubled_e2m1, floats_of_nibbles, gather_bits, gather_pairs, interleave, scatter_bits,
+    scatter_pairs,
 };
 use super::{QuantFormat, QuantLayout};
 use crate::BackendResult;
@@ -103,8 +104,8 @@ impl RowMut<'_> {
 pub struct QuantRow<'a> {
     pub(super) format: QuantFormat,
     pub(super) units: usize,
-    quants: &'a [u8],
-    high: &'a [u8],
+    pub(super) quants: &'a [u8],
+    pub(super) high: &'a [u8],
     pub(super) scales: &'a [u8],
     pub(super) extra: &'a [u8],
 }
@@ -141,6 +142,24 @@ impl QuantRow<'_> {
         let word = self.word(unit, block, j);
         let word = if self.format == QuantFormat::Mxfp4 { doubled_e2m1(word) } else { word };
         word.to_le_bytes().map(u8::cast_signed)
+    }
+
+    /// [`numbers`](Self::numbers) as f32.
+    #[inline(always)]
+    pub(super) fn floats(&self, unit: usize, block: usize, j: usize) -> [f32; 8] {
+        match self.format {
+            QuantFormat::Q4_0 | QuantFormat::Q4_K | QuantFormat::U4 { .. } => {
+                let at = quant_offset(self.format, unit, block, j);
+                floats_of_nibbles(u32::from_le_bytes(load(self.quants, at)))
+            }
+            _ => {
+                let mut floats = [0.0; 8];
+                for (float, number) in floats.iter_mut().zip(self.numbers(unit, block, j)) {
+                    *float = f32::from(number);
+                }
+                floats
+            }
+        }
     }
 
     /// The eight quants at the place `j` of a unit's block.

@@ -28,6 +28,17 @@ pub(super) fn deinterleave(nibbles: u32) -> Word {
     half(nibbles) | half(nibbles >> 16) << 8
 }
 
+/// What [`deinterleave`] makes of nibbles, as f32.
+#[inline(always)]
+pub(super) fn floats_of_nibbles(nibbles: u32) -> [f32; 8] {
+    const SHIFTS: [u32; 8] = [0, 16, 4, 20, 8, 24, 12, 28];
+    let mut floats = [0.0; 8];
+    for (float, shift) in floats.iter_mut().zip(SHIFTS) {
+        *float = (nibbles >> shift & 15) as i32 as f32;
+    }
+    floats
+}
+
 /// Nibbles in their order, the first in the lowest bits, to bytes.
 pub(super) fn from_nibbles(nibbles: u32) -> Word {
     let x = u64::from(nibbles);
@@ -122,6 +133,8 @@ mod tests {
     fn every_packing_has_its_inverse() {
         for word in words() {
             assert_eq!(deinterleave(interleave(word)), word & NIBBLES);
+            let bytes = (word & NIBBLES).to_le_bytes();
+            assert_eq!(floats_of_nibbles(interleave(word)), bytes.map(f32::from));
             assert_eq!(from_nibbles(to_nibbles(word)), word & NIBBLES);
             assert_eq!(scatter_bits(gather_bits(word)), word & ONES);
             assert_eq!(scatter_pairs(gather_pairs(word)), word & PAIRS);

@@ -186,8 +186,9 @@ impl WithSimd for FewRows<'_> {
             for (i, lanes) in lanes.iter_mut().enumerate().take(sums.len()) {
                 let (weights, last_weights) = unit[..len].as_chunks::<LANES>();
                 let (inputs, last_inputs) = a[i * lda + start..][..len].as_chunks::<LANES>();
+                // As a new array, which compilers keep in vectors.
                 for (w, x) in weights.iter().zip(inputs) {
-                    lanes.iter_mut().zip(w.iter().zip(x)).for_each(|(sum, (w, x))| *sum += w * x);
+                    *lanes = std::array::from_fn(|lane| lanes[lane] + w[lane] * x[lane]);
                 }
                 let last = last_weights.iter().zip(last_inputs);
                 lanes.iter_mut().zip(last).for_each(|(sum, (w, x))| *sum += w * x);
