@@ -18,6 +18,7 @@ use crate::feed_forward::Stack;
 use crate::gguf::{Gguf, Tensor, TensorType};
 use crate::{Error, Result};
 pub(crate) use pairs::NeighbouringPairs;
+use planes::Rows;
 pub(crate) use taken::refuse_others;
 
 /// Hears of the bytes of tensors uploaded so far, and of those in the file.
@@ -216,10 +217,9 @@ impl<'a> Loader<'a> {
         let kind = tensors.first().map(|(_, tensor)| tensor.kind);
         let (buffer, storage) = match kind.and_then(quant_format).filter(|_| self.has_quant) {
             Some(format) => {
-                let rows_of = |&(_, tensor): &(_, &'a Tensor<'a>)| Rows::of(tensor);
-                let stack: Vec<Rows<'_>> = tensors.iter().map(rows_of).collect();
+                let stack: Vec<Rows<'_>> = tensors.iter().map(|(_, tensor)| Rows::of(tensor)).collect();
                 let file_row = |row| order.map_or(row, |(order, first)| order.row_at(first + row) - first);
-                let row = |row| row_of_stack(&stack, file_row(row));
+                let row = |row| Rows::of_stack(&stack, file_row(row));
                 (planes::upload(self.backend, format, [rows, columns], &row)?, Storage::Quant(format))
             }
             None => {
@@ -302,7 +302,7 @@ impl<'a> Loader<'a> {
         };
         let all = experts * rows * parts.len();
         let planes = planes::upload(self.backend, format, [all, columns], &row)?;
-        self.uploaded(parts.iter().map(|part| part.bytes.len()).sum());
+        self.uploaded(parts.iter().map(Rows::bytes).sum());
         let matrix = QuantMatrix::new(planes.ptr(), format, all, columns);
         Ok(Stack { matrix, _planes: planes, bias })
     }
@@ -330,37 +330,6 @@ fn upload(buffer: &Buffer, dtype: DType, numbers: &[f32]) -> Result<()> {
 fn unsupported(name: &str, tensor: &Tensor<'_>) -> Error {
     let expected = "of a type that this runtime reads".to_owned();
     Error::Tensor { name: name.to_owned(), expected, got: format!("{:?}", tensor.kind) }
-}
-
-/// The rows of a matrix as the file has them.
-struct Rows<'a> {
-    count: usize,
-    bytes: &'a [u8],
-}
-
-impl<'a> Rows<'a> {
-    /// Those of all matrices of a tensor: its last extent is a row's.
-    fn of(tensor: &Tensor<'a>) -> Self {
-        let count = tensor.shape.split_last().map_or(0, |(_, rows)| rows.iter().product());
-        Self { count, bytes: tensor.data }
-    }
-
-    /// A row, which is there: the size of a tensor's data follows from its shape.
-    fn row(&self, row: usize) -> &'a [u8] {
-        let each = self.bytes.len() / self.count.max(1);
-        self.bytes.get(row * each..(row + 1) * each).unwrap_or_default()
-    }
-}
-
-/// A row of matrices that lie one after the other.
-fn row_of_stack<'a>(stack: &[Rows<'a>], mut row: usize) -> &'a [u8] {
-    for part in stack {
-        if row < part.count {
-            return part.row(row);
-        }
-        row -= part.count;
-    }
-    &[]
 }
 
 /// The format of matrices in blocks.

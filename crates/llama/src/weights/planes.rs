@@ -9,9 +9,45 @@ use backend_api::quant::{self, QuantFormat, QuantLayout};
 use backend_api::{ComputeBackend, MaybeSync};
 
 use crate::Result;
+use crate::gguf::Tensor;
 
 /// Bytes of blocks that a thread repacks at a time, which stay in its caches.
 const PIECE_BYTES: usize = 512 << 10;
+
+/// The rows of a matrix in blocks, as the file has them.
+pub(super) struct Rows<'a> {
+    count: usize,
+    bytes: &'a [u8],
+}
+
+impl<'a> Rows<'a> {
+    /// Those of all matrices of a tensor: its last extent is a row's.
+    pub(super) fn of(tensor: &Tensor<'a>) -> Self {
+        let count = tensor.shape.split_last().map_or(0, |(_, rows)| rows.iter().product());
+        Self { count, bytes: tensor.data }
+    }
+
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// A row; empty if there is no such row.
+    pub(super) fn row(&self, row: usize) -> &'a [u8] {
+        let each = self.bytes.len() / self.count.max(1);
+        self.bytes.get(row * each..(row + 1) * each).unwrap_or_default()
+    }
+
+    /// A row of matrices that lie one after the other.
+    pub(super) fn of_stack(stack: &[Self], mut row: usize) -> &'a [u8] {
+        for part in stack {
+            if row < part.count {
+                return part.row(row);
+            }
+            row -= part.count;
+        }
+        &[]
+    }
+}
 
 /// Uploads a matrix whose row `i` consists of the blocks `row(i)`. As many threads as the host has repack some rows each, so that
 /// the host never has the whole matrix in planes.
