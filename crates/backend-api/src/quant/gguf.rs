@@ -124,7 +124,7 @@ impl Blocks {
         Self::of(format).ok_or_else(|| BackendError::Unsupported { op, need: "a format of GGUF".to_owned() })
     }
 
-    /// Those of a format that GGUF has.
+    /// The blocks of a format, if GGUF has it.
     #[inline(always)]
     const fn of(format: QuantFormat) -> Option<Self> {
         let (scales, extra) = match format {

@@ -21,7 +21,7 @@ pub(super) struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Those of all matrices of a tensor: its last extent is a row's.
+    /// The rows of all matrices of a tensor, whose last extent is a row's.
     pub(super) fn of(tensor: &Tensor<'a>) -> Self {
         let count = tensor.shape.split_last().map_or(0, |(_, rows)| rows.iter().product());
         Self { count, bytes: tensor.data }
