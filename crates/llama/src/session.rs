@@ -148,8 +148,14 @@ impl Session {
             _ => return Err(Error::CacheType { cache, activations }),
         }
         let cache = Cache::new(backend, config, cache, sequences, context)?;
+        let max = backend.capabilities()?.max_binding_bytes;
         let upload = |window| -> BackendResult<[Buffer; 2]> {
             let (cos, sin) = config.rope.tables(context, window);
+            let requested = size_of_val(cos.as_slice());
+            if requested > max {
+                let what = "a table of rotations";
+                return Err(BackendError::Limit { op: "session", what, requested, max });
+            }
             Ok([Buffer::from_slice(backend, &cos)?, Buffer::from_slice(backend, &sin)?])
         };
         let window = config.rope.window_base.is_some().then(|| upload(true)).transpose()?;

@@ -115,13 +115,13 @@ fn a_context_ends_a_text() {
     let output = llama("run", &["A kernel", "--ctx", "12"]);
     succeeded(&output);
     let said = text(&output.stderr);
-    assert!(said.contains("the context of 12 tokens is full; --ctx makes it larger"), "{said}");
+    assert!(said.contains("the context of 12 tokens is full; give a larger --ctx"), "{said}");
     // Nothing is shown of a prompt that there is no room for.
-    let too_long = "llama: the prompt has 21 tokens, the context holds 5; --ctx makes it larger";
+    let too_long = "llama: the prompt has 21 tokens, the context holds 5; give a larger --ctx";
     assert_eq!(failed(&llama("run", &["A kernel is compiled", "--ctx", "5"]), 1, too_long), "");
     failed(&llama("run", &["A kernel", "--ctx", "many"]), 2, "--ctx");
     let huge = llama("run", &["A kernel", "--ctx", "1000000000000000"]);
-    failed(&huge, 1, "no room for a cache of 1000000000000000 tokens; --ctx makes it smaller");
+    failed(&huge, 1, "no room for a cache of 1000000000000000 tokens; give a smaller --ctx");
 }
 
 #[test]
@@ -162,7 +162,11 @@ fn chats_go_on_beyond_the_context() {
     let lines = "A kernel is compiled.\n\nThe buffers\nThe device is lost.\nA matrix\n";
     let output = llama_with(&model(), "chat", &short, lines);
     succeeded(&output);
-    assert!(text(&output.stderr).contains("2 earlier messages are forgotten"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("2 more of the earlier messages are forgotten"),
+        "{}",
+        text(&output.stderr)
+    );
 
     let json = document(&llama_with(&model(), "chat", &[&short[..], &["--json"]].concat(), lines));
     let messages = json["messages"].as_array().unwrap();
@@ -175,7 +179,7 @@ fn chats_go_on_beyond_the_context() {
     let arguments = [&short[..], &["--json", "--system", "Texts."]].concat();
     let output = llama_with(&model(), "chat", &arguments, &lines);
     let refused =
-        "tokens with what stands before it; of the context of 48, 8 are kept for the answer; --ctx makes it";
+        "tokens with what stands before it; of the context of 48, 8 are kept for the answer; give a larger";
     let json: Value = serde_json::from_str(&failed(&output, 1, refused)).unwrap();
     failed(&output, 1, "messages that were too long, and have no answer: 1");
     let messages = json["messages"].as_array().unwrap();
@@ -202,6 +206,9 @@ fn chats_punish_what_was_said_before_a_question() {
     let whole = [first, answer, second].concat();
     let run = document(&llama("run", &[&[whole.as_str()][..], &options].concat()));
     assert_eq!(run["text"], last);
+    assert_eq!(run["ended"], "count");
+    let seconds = ["load_seconds", "warm_up_seconds", "prompt_seconds", "seconds"];
+    assert!(seconds.iter().all(|name| run[name].as_f64().is_some_and(|seconds| seconds >= 0.0)), "{run}");
 }
 
 /// A copy of the model with another template.
@@ -280,4 +287,21 @@ fn wrong_models_and_devices_are_told() {
     let mut nowhere = Command::new(env!("CARGO_BIN_EXE_llama"));
     nowhere.arg("run").arg(self::model()).args(["A", "--backend", "nowhere"]);
     failed(&nowhere.output().unwrap(), 1, "can't open the backend \"nowhere\"");
+}
+
+/// Whether anybody can read the notes doesn't matter to a text, nor to an error's code.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_standard_error_that_takes_nothing_ends_no_command() {
+    let with_full_log = |args: &[&str]| {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_llama"));
+        command.args(args).args(["--backend", "cpu"]).stderr(full).output().unwrap()
+    };
+    let model = model();
+    let model = model.to_str().unwrap();
+    let spoken = with_full_log(&["run", model, "A kernel", "-n", "3", "--ctx", "1000"]);
+    assert_eq!(spoken.status.code(), Some(0));
+    assert!(text(&spoken.stdout).starts_with("A kernel"));
+    assert_eq!(with_full_log(&["run", "nowhere.gguf", "A"]).status.code(), Some(1));
 }

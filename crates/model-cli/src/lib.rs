@@ -1,6 +1,7 @@
 //! What the commands `llama` and `minilm` share: backends by name, logs, exit codes and progress bars.
 
-use std::io;
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
@@ -15,25 +16,33 @@ pub fn main(name: &str, run: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
     match init_logs().and_then(|()| run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{name}: {error:#}");
+            note(format_args!("{name}: {error:#}"));
             ExitCode::FAILURE
         }
     }
 }
 
+/// Writes a line to the standard error. Whether anybody reads it doesn't matter to what the command does.
+pub fn note(line: fmt::Arguments<'_>) {
+    _ = writeln!(io::stderr(), "{line}");
+}
+
 fn init_logs() -> anyhow::Result<()> {
-    let logged = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+    let logged =
+        tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
     tracing_subscriber::registry().with(logged).with(log_filter()?).init();
     Ok(())
 }
 
-/// What RUST_LOG asks for, or errors.
+/// What RUST_LOG asks for, or errors and the warnings of our own backends.
 fn log_filter() -> anyhow::Result<Targets> {
     match std::env::var("RUST_LOG") {
         Ok(directives) if !directives.is_empty() => {
             directives.parse().with_context(|| format!("can't read RUST_LOG={directives}"))
         }
-        _ => Ok(Targets::new().with_default(LevelFilter::ERROR)),
+        _ => Ok(Targets::new()
+            .with_default(LevelFilter::ERROR)
+            .with_target("backend_webgpu", LevelFilter::WARN)),
     }
 }
 

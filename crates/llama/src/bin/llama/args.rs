@@ -9,7 +9,8 @@ use llama::Sampling;
 
 /// Runs language models from GGUF files on any device there is.
 ///
-/// RUST_LOG sets what is logged to the standard error, such as RUST_LOG=debug.
+/// RUST_LOG sets what is logged to the standard error, such as RUST_LOG=debug; COMPUTE_BACKEND is what `--backend auto` takes;
+/// COMPUTE_CACHE_DIR names a folder that keeps compiled kernels.
 #[derive(Debug, Parser)]
 #[command(version)]
 pub(crate) struct Args {
@@ -19,7 +20,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
-    /// Go on with a text
+    /// Continue a text
     Run(RunArgs),
     /// Chat, with a line of the standard input for each message
     Chat(ChatArgs),
@@ -40,8 +41,8 @@ pub(crate) struct Common {
     #[arg(long, default_value = "auto")]
     pub(crate) backend: String,
 
-    /// Tokens that the caches hold; texts get worse beyond what the model was trained with [default: what the model was
-    /// trained with, at most 4096]
+    /// Context length in tokens, prompt and answer together; texts get worse beyond what the model was trained with [default:
+    /// what the model was trained with, at most 4096; of bench, what the tests need]
     #[arg(long, short, value_parser = positive, allow_negative_numbers = true)]
     pub(crate) ctx: Option<usize>,
 
@@ -54,7 +55,7 @@ pub(crate) struct Common {
     pub(crate) half: bool,
 
     /// The arithmetic of products with quantised weights; int8 may round their activations to 8 bits, where that is
-    /// faster
+    /// faster on a GPU, and always does so on the CPU
     #[arg(long, value_enum, default_value_t = Math::Standard)]
     pub(crate) math: Math,
 
@@ -65,7 +66,7 @@ pub(crate) struct Common {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CacheType {
-    /// Beside activations of f32
+    /// Only without --half
     F32,
     F16,
     /// Blocks of 8 bits, in a little more than half the memory of f16
@@ -104,11 +105,11 @@ pub(crate) struct SamplingArgs {
     #[arg(long, short = 'n', default_value_t = 256, value_parser = whole, allow_negative_numbers = true)]
     pub(crate) tokens: usize,
 
-    /// Of the random numbers
+    /// Seed of the random numbers
     #[arg(long, default_value_t = 0, value_parser = seed, allow_negative_numbers = true)]
     pub(crate) seed: u64,
 
-    /// How much chance there is; with 0, always the most probable token
+    /// Temperature: 0 always takes the most probable token, more is more random
     #[arg(long, default_value_t = 0.8, value_parser = not_negative, allow_negative_numbers = true)]
     pub(crate) temp: f32,
 
@@ -124,7 +125,7 @@ pub(crate) struct SamplingArgs {
     #[arg(long, default_value_t = 0.05, value_parser = fraction, allow_negative_numbers = true)]
     pub(crate) min_p: f32,
 
-    /// Divides the logits of tokens that were there lately (above 0; 1 for none)
+    /// Divides the logits of a text's last 64 tokens (above 0; 1 for none)
     #[arg(long, default_value_t = 1.0, value_parser = above_zero, allow_negative_numbers = true)]
     pub(crate) repeat_penalty: f32,
 }

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
         let suffix = if depth > 0 { format!(" @ d{depth}") } else { String::new() };
         let name = if n_prompt > 0 { format!("pp{n_prompt}") } else { format!("tg{n_gen}") };
         let test = name + &suffix;
-        eprintln!("measuring {test}");
+        model_cli::note(format_args!("measuring {test}"));
         let mut samples_ts = Vec::new();
         let mut compiled: Option<Instant> = None;
         while samples_ts.len() < repetitions {

@@ -4,6 +4,7 @@ use std::io::{self, BufRead, IsTerminal};
 
 use anyhow::{Context, bail, ensure};
 use llama::{ChatPrompt, ChatTemplate, Error, Message, Session};
+use model_cli::note;
 use serde::Serialize;
 
 use crate::args::{ChatArgs, SamplingArgs};
@@ -76,7 +77,7 @@ fn converse(mut chat: Chat<'_>, args: &ChatArgs, said: &mut Vec<Message>) -> any
         match chat.answer(question.clone(), &args.sampling, shown) {
             Ok(answer) => said.extend([question, answer]),
             Err(error) if matches!(error.downcast_ref::<Error>(), Some(Error::MessageTooLong { .. })) => {
-                eprintln!("llama: {error}; --ctx makes it larger");
+                note(format_args!("llama: {error}; give a larger --ctx"));
                 refused += 1;
             }
             Err(error) => return Err(error),
@@ -107,7 +108,9 @@ impl Chat<'_> {
             let system = messages.iter().take_while(|message| message.role == "system").count();
             messages.drain(system..system + forgotten);
             if shown {
-                eprintln!("the context is full: {forgotten} earlier messages are forgotten");
+                note(format_args!(
+                    "llama: the context is full: {forgotten} more of the earlier messages are forgotten"
+                ));
             }
         }
         let common = cached.iter().zip(&tokens).take_while(|(a, b)| a == b).count();

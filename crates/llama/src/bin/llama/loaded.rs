@@ -11,6 +11,7 @@ use backend_api::{DType, DeviceInfo, ErrorKind};
 use llama::gguf::Gguf;
 use llama::{ChatTemplate, Model, Session, SessionOptions, Tokenizer};
 use memmap2::Mmap;
+use model_cli::note;
 
 use crate::args::{Common, SamplingArgs};
 
@@ -73,7 +74,9 @@ impl Loaded {
     pub(crate) fn session(&self, common: &Common) -> anyhow::Result<Session> {
         let trained = self.model.config().context_length;
         if common.ctx.is_some_and(|context| context > trained) {
-            eprintln!("llama: the model was trained with {trained} tokens; texts get worse beyond them");
+            note(format_args!(
+                "llama: the model was trained with {trained} tokens; texts get worse beyond them"
+            ));
         }
         self.session_of(common, common.ctx.unwrap_or(trained.min(DEFAULT_CONTEXT)))
     }
@@ -94,7 +97,7 @@ impl Loaded {
             if !is_too_large {
                 return error;
             }
-            error.context(format!("no room for a cache of {context} tokens; --ctx makes it smaller"))
+            error.context(format!("no room for a cache of {context} tokens; give a smaller --ctx"))
         })
     }
 }
@@ -104,7 +107,7 @@ impl Loaded {
 pub(crate) fn warm_up(session: &Session, prompts: &[usize], sampling: &SamplingArgs) -> f64 {
     let start = Instant::now();
     if let Err(error) = pollster::block_on(session.warm_up_async(prompts, &sampling.sampling())) {
-        eprintln!("llama: kernels aren't compiled ahead: {error}");
+        note(format_args!("llama: kernels aren't compiled ahead: {error}"));
     }
     start.elapsed().as_secs_f64()
 }

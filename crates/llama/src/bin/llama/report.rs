@@ -90,5 +90,8 @@ pub(crate) fn devices(devices: &[DeviceInfo]) -> anyhow::Result<()> {
 /// The device, on the standard error.
 pub(crate) fn device(loaded: &Loaded) {
     let device = &loaded.device;
-    eprintln!("{} on {} ({}, {}; {})", loaded.name, device.name, device.selector, device.api, loaded.reason);
+    model_cli::note(format_args!(
+        "{} on {} ({}, {}; {})",
+        loaded.name, device.name, device.selector, device.api, loaded.reason
+    ));
 }

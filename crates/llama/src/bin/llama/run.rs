@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use anyhow::ensure;
 use llama::{Ended, Sampler, Session, TextStream, generate};
+use model_cli::note;
 use serde::Serialize;
 
 use crate::args::{RunArgs, SamplingArgs};
@@ -17,6 +18,7 @@ struct Report {
     about: About,
     prompt: String,
     text: String,
+    ended: &'static str,
     /// For kernels to be compiled ahead, once the model was loaded.
     warm_up_seconds: f64,
     #[serde(flatten)]
@@ -35,9 +37,9 @@ impl Streamed {
     pub(crate) fn show_end(&self, size: usize) -> anyhow::Result<()> {
         report::line(format_args!(""))?;
         if self.ended == Ended::Context {
-            eprintln!("the context of {size} tokens is full; --ctx makes it larger");
+            note(format_args!("llama: the context of {size} tokens is full; give a larger --ctx"));
         }
-        eprintln!("{}", self.speed.line());
+        note(format_args!("{}", self.speed.line()));
         Ok(())
     }
 }
@@ -50,7 +52,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     let (tokens, context) = (prompt.len(), session.context());
     ensure!(
         tokens <= context,
-        "the prompt has {tokens} tokens, the context holds {context}; --ctx makes it larger"
+        "the prompt has {tokens} tokens, the context holds {context}; give a larger --ctx"
     );
     let shown = !args.common.json;
     if shown {
@@ -64,12 +66,19 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     if shown {
         return streamed.show_end(session.context());
     }
-    let Streamed { tokens, speed, .. } = streamed;
+    let Streamed { tokens, speed, ended } = streamed;
+    let ended = match ended {
+        Ended::End => "end",
+        Ended::Count => "count",
+        Ended::Context => "context",
+        Ended::Stopped => "stopped",
+    };
     let text = loaded.tokenizer.decode(&tokens);
     report::json(&Report {
         about: About::new(&loaded),
         prompt: args.prompt.clone(),
         text,
+        ended,
         warm_up_seconds,
         speed,
     })
