@@ -153,7 +153,7 @@ impl Session {
             let (cos, sin) = config.rope.tables(context, window);
             let requested = size_of_val(cos.as_slice());
             if requested > max {
-                let what = "a table of rotations";
+                let what = "bytes of a table of rotations";
                 return Err(BackendError::Limit { op: "session", what, requested, max });
             }
             Ok([Buffer::from_slice(backend, &cos)?, Buffer::from_slice(backend, &sin)?])
