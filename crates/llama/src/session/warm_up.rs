@@ -57,7 +57,9 @@ impl Session {
             chosen.record(planner, sampling, 0, (&logits, shape))?;
             self.keys_of_steps().try_for_each(|keys| possible(self.plan_step(planner, keys, sampling)))
         };
-        Ok(backend.warm_up_async(&[&all]).await?)
+        backend.warm_up_async(&[&all]).await?;
+        // What planning uploaded is on its way, so that a device that is lost afterwards loses none of it.
+        Ok(backend.synchronize_async().await?)
     }
 
     fn plan_pass(&self, planner: &dyn ComputeBackend, pass: &Planned, logits: &Buffer) -> BackendResult<()> {
