@@ -2,6 +2,7 @@
 
 use half::f16;
 
+use super::format::by_format;
 use super::planes::{QuantRow, load};
 use super::{QuantFormat, QuantLayout, UNIT};
 use crate::desc::require_eq;
@@ -16,21 +17,6 @@ pub struct QuantScale {
     pub zero: f32,
     /// What is subtracted, in formats with minima.
     pub min: f32,
-}
-
-/// Calls a method of a row that is compiled for each format by itself, so that its loops know all places, shifts and masks.
-macro_rules! by_format {
-    ($row:expr, $method:ident($($argument:expr),*)) => {
-        match $row.format {
-            QuantFormat::Q8_0 => QuantRow { format: QuantFormat::Q8_0, ..*$row }.$method($($argument),*),
-            QuantFormat::Q4_0 => QuantRow { format: QuantFormat::Q4_0, ..*$row }.$method($($argument),*),
-            QuantFormat::Q4_K => QuantRow { format: QuantFormat::Q4_K, ..*$row }.$method($($argument),*),
-            QuantFormat::Q5_K => QuantRow { format: QuantFormat::Q5_K, ..*$row }.$method($($argument),*),
-            QuantFormat::Q6_K => QuantRow { format: QuantFormat::Q6_K, ..*$row }.$method($($argument),*),
-            QuantFormat::Mxfp4 => QuantRow { format: QuantFormat::Mxfp4, ..*$row }.$method($($argument),*),
-            QuantFormat::U4 { .. } => $row.$method($($argument),*),
-        }
-    };
 }
 
 #[inline(always)]
@@ -54,7 +40,7 @@ impl QuantRow<'_> {
         if unit >= self.units {
             return weights.fill(0.0);
         }
-        by_format!(self, fill(unit, weights, weight));
+        by_format!(self.format, format => QuantRow { format, ..*self }.fill(unit, weights, weight));
     }
 
     /// The sums of the magnitudes of the terms that make up each weight of a unit, `s · q`, `s · z` and `m`: what
@@ -74,7 +60,7 @@ impl QuantRow<'_> {
             quants.fill(0);
             return [QuantScale::default(); 8];
         }
-        by_format!(self, fill_integers(unit, quants))
+        by_format!(self.format, format => QuantRow { format, ..*self }.fill_integers(unit, quants))
     }
 
     #[inline(always)]

@@ -100,6 +100,24 @@ impl QuantFormat {
     }
 }
 
+/// An expression with a format that the compiler knows: it is compiled for each by itself, so that the loops of functions that are
+/// inlined into it know all places, shifts and masks.
+macro_rules! by_format {
+    ($format:expr, $known:ident => $expression:expr) => {
+        by_format!(@of $format, $known, $expression, Q8_0, Q4_0, Q4_K, Q5_K, Q6_K, Mxfp4)
+    };
+    (@of $format:expr, $known:ident, $expression:expr, $($name:ident),*) => {
+        match $format {
+            $(QuantFormat::$name => {
+                let $known = QuantFormat::$name;
+                $expression
+            })*
+            $known @ QuantFormat::U4 { .. } => $expression,
+        }
+    };
+}
+pub(super) use by_format;
+
 impl fmt::Display for QuantFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

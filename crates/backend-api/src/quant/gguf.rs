@@ -1,5 +1,6 @@
 //! From the blocks of GGUF files to planes and back.
 
+use super::format::by_format;
 use super::planes::{PlanesMut, RowMut, load};
 use super::word::{NIBBLES, Word};
 use super::{QuantFormat, QuantLayout};
@@ -29,15 +30,7 @@ pub fn repack(
     let row_bytes = columns / of.elements * of.bytes;
     for (i, blocks) in blocks.chunks_exact(row_bytes).enumerate() {
         let row = planes.row(i);
-        // Compiled for each format by itself, so that the loops know all places and masks.
-        match format {
-            QuantFormat::Q8_0 => repack_row(QuantFormat::Q8_0, blocks, row),
-            QuantFormat::Q4_0 => repack_row(QuantFormat::Q4_0, blocks, row),
-            QuantFormat::Q4_K => repack_row(QuantFormat::Q4_K, blocks, row),
-            QuantFormat::Q5_K => repack_row(QuantFormat::Q5_K, blocks, row),
-            QuantFormat::Q6_K => repack_row(QuantFormat::Q6_K, blocks, row),
-            other => repack_row(other, blocks, row),
-        }
+        by_format!(format, format => repack_row(format, blocks, row));
     }
     Ok(())
 }
