@@ -23,6 +23,7 @@ mod submitter;
 #[cfg(test)]
 mod tests;
 mod timing;
+mod upload;
 mod wait;
 mod window;
 #[cfg(not(target_family = "wasm"))]
@@ -89,7 +90,9 @@ pub(crate) struct Recorder {
     /// Set when buffers were dropped, which bind groups may keep alive.
     has_dropped: Arc<AtomicBool>,
     params: Params,
-    staging: StagingRing,
+    /// Buffers through which uploads pass. `None` in a browser, which may take away what is mapped at any time, with an
+    /// exception that ends the page's program where a mapping is written: there the queue copies uploads itself.
+    staging: Option<StagingRing>,
     flight: VecDeque<InFlight>,
 }
 
@@ -139,7 +142,7 @@ impl Recorder {
             groups: BindGroups::default(),
             has_dropped: Arc::clone(has_dropped),
             params: Params::new(params_layout.clone()),
-            staging: StagingRing::new(device, copier),
+            staging: (!cfg!(target_family = "wasm")).then(|| StagingRing::new(device, copier)),
             flight: VecDeque::new(),
         }
     }
@@ -257,50 +260,6 @@ impl Recorder {
         }
     }
 
-    /// Uploads at most [`StagingRing::chunk`] bytes to a buffer, from a multiple of 4 bytes on, in order with what
-    /// is recorded. Returns the batch to wait for before another try, if there is no room for them yet.
-    ///
-    /// # Errors
-    /// [`OutOfMemory`](BackendError::OutOfMemory), [`DeviceLost`](BackendError::DeviceLost).
-    pub(crate) fn upload(
-        &mut self,
-        op: &'static str,
-        dst: &Block,
-        offset: usize,
-        chunk: &[u8],
-    ) -> BackendResult<Option<Ticket>> {
-        if let Some(full) = self.admit(Count::untimed(1), Count::untimed(1))? {
-            return Ok(Some(full));
-        }
-        let written = self.staging.write(op, chunk);
-        let Some((source, start)) = written.map_err(|error| self.unmapped(error))? else {
-            // Every buffer of the ring has to reach the device first.
-            self.submit()?;
-            self.retire();
-            return Ok(Some(self.oldest().unwrap_or_else(Ticket::finished)));
-        };
-        // Nothing in the batch uses the buffer: the copy may come first, and the pass stays open.
-        let early = !dst.is_touched_by(self.number);
-        let encoder = if early { Self::ensure(&self.device, &mut self.early) } else { self.encoder() };
-        let offset = offset as u64;
-        encoder.copy_buffer_to_buffer(&source, start, dst.buffer(), offset, chunk.len() as u64);
-        if dst.storage().write(self.number) {
-            self.written.push(Arc::clone(dst.storage()));
-        }
-        self.commands = self.commands + Count::untimed(1);
-        Ok(None)
-    }
-
-    /// What it means that a mapped staging buffer can't be written: nothing but a loss unmaps one. A browser
-    /// does that at once and tells of the loss later.
-    fn unmapped(&self, error: BackendError) -> BackendError {
-        let health = self.submitter.health();
-        if cfg!(target_family = "wasm") {
-            health.lose("a mapped buffer is gone");
-        }
-        health.explain(&self.device, error)
-    }
-
     /// Records a copy to a read-back buffer and submits everything; `then` follows.
     ///
     /// # Errors
@@ -364,7 +323,7 @@ impl Recorder {
             self.pass = None;
         }
         let params = self.params.close();
-        let staging = self.staging.close();
+        let staging = self.staging.as_mut().map(StagingRing::close).unwrap_or_default();
         let buffer = params.as_ref().map(|filled| filled.buffer().clone());
         let batch = Batch {
             number: self.number,
@@ -402,7 +361,9 @@ impl Recorder {
             if let Some(params) = batch.params {
                 self.params.recycle(params);
             }
-            batch.staging.into_iter().for_each(|buffer| self.staging.recycle(buffer));
+            if let Some(ring) = &self.staging {
+                batch.staging.into_iter().for_each(|buffer| ring.recycle(buffer));
+            }
         }
     }
 
@@ -410,6 +371,12 @@ impl Recorder {
     pub(crate) fn forget_bind_groups(&mut self) {
         self.has_dropped.store(false, Ordering::Release);
         self.groups.clear();
+    }
+
+    /// Has the queue copy uploads, as in a browser.
+    #[cfg(test)]
+    pub(crate) fn upload_by_queue(&mut self) {
+        self.staging = None;
     }
 
     /// Has every batch deferred that nobody waits for.
@@ -432,7 +399,7 @@ impl Recorder {
 
     /// Cached bind groups and bytes of upload staging.
     pub(crate) fn cache_sizes(&self) -> (usize, usize) {
-        (self.groups.len(), self.staging.bytes())
+        (self.groups.len(), self.staging.as_ref().map_or(0, StagingRing::bytes))
     }
 
     /// The encoder outside of a pass.

@@ -281,6 +281,11 @@ impl Submitter {
         false
     }
 
+    /// Has the queue copy bytes, behind all that was submitted by the thread that calls.
+    pub(super) fn write(&self, buffer: &wgpu::Buffer, offset: u64, bytes: &[u8]) {
+        self.port.queue.write_buffer(buffer, offset, bytes);
+    }
+
     pub(crate) fn health(&self) -> &Health {
         &self.port.health
     }

@@ -340,6 +340,20 @@ fn a_copy_comes_before_a_batch_that_does_not_use_its_buffer() {
 }
 
 #[test]
+fn the_queue_copies_behind_commands_that_use_the_buffer() {
+    let mut rig = Rig::new(Submits::Caller);
+    rig.recorder.upload_by_queue();
+    let [used, other] = [rig.block(), rig.block()];
+    rig.recorder.record(&[rig.command(&used)]).unwrap();
+    rig.recorder.upload("test", &other, 0, &[1; 4]).unwrap();
+    assert_eq!((rig.recorder.number, rig.recorder.commands.all), (1, 1), "the batch stays open");
+    rig.recorder.upload("test", &used, 4, &[2; 4]).unwrap();
+    assert_eq!((rig.recorder.number, rig.recorder.commands.all), (2, 0), "after what is recorded");
+    rig.recorder.record(&[rig.command(&other)]).unwrap();
+    assert_eq!(rig.recorder.cache_sizes().1, 0, "no staging buffer");
+}
+
+#[test]
 fn the_batch_knows_what_its_commands_use() {
     for submits in [Submits::Caller, Submits::Deferred, Submits::Worker] {
         let mut rig = Rig::new(submits);

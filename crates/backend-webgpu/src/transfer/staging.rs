@@ -35,8 +35,8 @@ impl StagingRing {
     /// Bytes of one buffer, and so of the largest write, where buffers may be so large.
     pub(crate) const CHUNK: usize = bound(4 << 20, 32);
 
-    /// Buffers of the ring. In a browser, where nothing can wait for one to come back, there is no bound.
-    const MAX_BUFFERS: Option<usize> = if cfg!(target_family = "wasm") { None } else { Some(bound(8, 3)) };
+    /// Buffers of the ring.
+    const MAX_BUFFERS: usize = bound(8, 3);
 
     pub(crate) fn new(device: &GuardedDevice, copier: &Arc<Copier>) -> Self {
         Self {
@@ -115,7 +115,7 @@ impl StagingRing {
         if let Some(buffer) = shared.free.pop() {
             return Ok(Some(buffer));
         }
-        if Self::MAX_BUFFERS.is_some_and(|max| shared.count >= max) {
+        if shared.count >= Self::MAX_BUFFERS {
             return Ok(None);
         }
         let buffer = guarded(&self.device, || {
