@@ -1,16 +1,16 @@
 // What a normalisation reads, and its result (v − mean) · scale · weight + bias.
 //
-// needs: lib/norm_row, CENTRED, the weights of a column, the sum
+// needs: lib/norm_row, CENTRED, the weights of a column, the sum, the output
 
 fn fetch(i: u32) -> Pair {
   var pair: Pair;
   if INPUT == OUTPUT {
-    pair.input = y[params.y_offset + i];
+    pair.input = load_output(i);
   } else {
     pair.input = x[params.x_offset + i];
   }
   if RESIDUAL == OUTPUT {
-    pair.residual = y[params.y_offset + i];
+    pair.residual = load_output(i);
   } else if RESIDUAL == SUM_OUTPUT {
     pair.residual = load_sum(i);
   } else if RESIDUAL == BOUND {
@@ -37,7 +37,7 @@ fn affine_of(row: u32, column: u32) -> Affine {
 }
 
 // The result of the elements of one vector of a row.
-fn normal(v: array<A, WIDTH>, mean: f32, scale: f32, affine: Affine) -> V {
+fn normal(v: array<A, WIDTH>, mean: f32, scale: f32, affine: Affine) -> Output {
   var numbers = v;
   for (var l = 0u; l < WIDTH; l++) {
     if CENTRED == 1u {
@@ -57,5 +57,5 @@ fn normal(v: array<A, WIDTH>, mean: f32, scale: f32, affine: Affine) -> V {
       numbers[l] += summands[l];
     }
   }
-  return pack(numbers);
+  return pack_output(numbers);
 }

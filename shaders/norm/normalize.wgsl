@@ -5,7 +5,7 @@
 // If SUMMED, v is written too.
 //
 // needs: T, W, CENTRED, INPUT, RESIDUAL, SUMMED, BLOCK, the vec of a vector, the rows of vectors, the weights
-// of a column, the sum
+// of a column, the sum, the output
 
 const NUMBERS = BLOCK * WIDTH;
 

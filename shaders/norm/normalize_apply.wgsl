@@ -1,7 +1,8 @@
 // y = (v − mean) · scale · weight + bias for each row v = x + residual, with what shaders/norm/moments.wgsl
 // has found. If SUMMED, v is written too.
 //
-// needs: T, W, CENTRED, INPUT, RESIDUAL, SUMMED, the vec of a vector, the weights of a column, the sum
+// needs: T, W, CENTRED, INPUT, RESIDUAL, SUMMED, the vec of a vector, the weights of a column, the sum, the
+// output
 
 // Vectors of an invocation.
 const AHEAD = 4u;

@@ -125,6 +125,8 @@ pub(super) fn layer_norm(draw: &mut Draw, run: Run<'_>) {
     [desc.residual, desc.sum] = residual(draw, dtype, n, x);
     if desc.sum.is_none() && draw.one_in(3) {
         desc.output = x;
+    } else if dtype == DType::F32 && draw.one_in(3) {
+        (desc.output, desc.output_dtype) = (draw.memory(DType::F16, n), DType::F16);
     }
     run(draw, "layer_norm", Command::LayerNorm(&desc));
 }
@@ -140,6 +142,8 @@ pub(super) fn rms_norm(draw: &mut Draw, run: Run<'_>) {
     [desc.residual, desc.sum] = residual(draw, dtype, n, x);
     if desc.sum.is_none() && draw.one_in(3) {
         desc.output = x;
+    } else if dtype == DType::F32 && draw.one_in(3) {
+        (desc.output, desc.output_dtype) = (draw.memory(DType::F16, n), DType::F16);
     }
     run(draw, "rms_norm", Command::RmsNorm(&desc));
 }

@@ -86,38 +86,38 @@ impl Cores {
         grain: usize,
         work: &(dyn Fn(usize, &mut [T]) + Sync),
     ) {
-        self.chunks_of_two([data, &mut []], unit, grain, &|first, [chunk, _]| work(first, chunk));
+        self.chunks_of_two((data, &mut [(); 0]), unit, grain, &|first, (chunk, _)| work(first, chunk));
     }
 
     /// [`chunks`](Self::chunks) of two slices together, of which the second has the first one's length or no
     /// elements at all.
-    pub(crate) fn chunks_of_two<T: Send>(
+    pub(crate) fn chunks_of_two<A: Send, B: Send>(
         self,
-        data: [&mut [T]; 2],
+        data: (&mut [A], &mut [B]),
         unit: usize,
         grain: usize,
-        work: &(dyn Fn(usize, [&mut [T]; 2]) + Sync),
+        work: &(dyn Fn(usize, (&mut [A], &mut [B])) + Sync),
     ) {
         self.chunks_from(0, data, unit.max(1), grain, work);
     }
 
-    fn chunks_from<T: Send>(
+    fn chunks_from<A: Send, B: Send>(
         self,
         first: usize,
-        data: [&mut [T]; 2],
+        (one, other): (&mut [A], &mut [B]),
         unit: usize,
         grain: usize,
-        work: &(dyn Fn(usize, [&mut [T]; 2]) + Sync),
+        work: &(dyn Fn(usize, (&mut [A], &mut [B])) + Sync),
     ) {
-        let length = data[0].len();
-        let middle = length / unit / 2 * unit;
-        if length <= grain || middle == 0 {
-            return work(first, data);
+        let middle = one.len() / unit / 2 * unit;
+        if one.len() <= grain || middle == 0 {
+            return work(first, (one, other));
         }
-        let [(a, b), (c, d)] = data.map(|slice| slice.split_at_mut(middle.min(slice.len())));
+        let rest = middle.min(other.len());
+        let ((a, b), (c, d)) = (one.split_at_mut(middle), other.split_at_mut(rest));
         self.join(
-            || self.chunks_from(first, [a, c], unit, grain, work),
-            || self.chunks_from(first + middle, [b, d], unit, grain, work),
+            || self.chunks_from(first, (a, c), unit, grain, work),
+            || self.chunks_from(first + middle, (b, d), unit, grain, work),
         );
     }
 }

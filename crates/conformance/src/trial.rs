@@ -12,6 +12,8 @@ type Call = Box<dyn Fn(&dyn ComputeBackend, &[u64]) -> BackendResult<()>>;
 /// One call: its operands and what must become of them.
 pub(crate) struct Trial {
     pub(crate) operands: Vec<Operand>,
+    /// Whether the call makes numbers of f16 between its operands.
+    pub(crate) rounds_to_f16: bool,
     call: Call,
 }
 
@@ -35,7 +37,7 @@ pub(crate) struct Operand {
 
 impl Trial {
     pub(crate) fn new() -> Self {
-        Self { operands: Vec::new(), call: Box::new(|_, _| Ok(())) }
+        Self { operands: Vec::new(), rounds_to_f16: false, call: Box::new(|_, _| Ok(())) }
     }
 
     /// Adds an operand that must stay as it is.
@@ -120,7 +122,7 @@ impl Trial {
 
     /// Whether the call needs a device that can compute with f16.
     pub(crate) fn uses_f16(&self) -> bool {
-        self.operands.iter().any(|operand| operand.dtype == DType::F16)
+        self.rounds_to_f16 || self.operands.iter().any(|operand| operand.dtype == DType::F16)
     }
 
     /// Whether the call has nothing to do.

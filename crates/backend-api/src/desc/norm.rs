@@ -34,6 +34,9 @@ macro_rules! row_norm_options {
 
             /// Writes `input + residual`, which is normalised, to a handle too.
             pub fn with_sum(Some(sum): u64);
+
+            /// Rounds the output to another element type: f16 beside rows of f32.
+            pub fn with_output_dtype(output_dtype: DType);
         }
     };
 }
@@ -97,7 +100,7 @@ impl SoftmaxDesc {
 }
 
 /// `output = (x − mean(x)) / √(var(x) + eps) · weight + bias` for each row, `x = input + residual`; the
-/// variance is the biased one. The output may be exactly the input or the residual.
+/// variance is the biased one. The output may be exactly the input or the residual, if it has their type.
 ///
 /// Rows, their sum and statistics are f32 inside, whatever their type in memory. With a handle for the sum,
 /// x is written too, rounded to the rows' type: what a pre-norm transformer adds its next block's result to.
@@ -126,8 +129,10 @@ pub struct LayerNormDesc {
     pub input: u64,
     /// Handle of the output, of the input's shape.
     pub output: u64,
-    /// Element type of input, output, residual and sum.
+    /// Element type of input, residual and sum.
     pub dtype: DType,
+    /// Element type of the output: `dtype`, or f16 beside rows of f32, as products on tensor cores take it.
+    pub output_dtype: DType,
     /// Number of rows.
     pub rows: usize,
     /// Elements in a row.
@@ -156,6 +161,7 @@ impl LayerNormDesc {
             input,
             output,
             dtype,
+            output_dtype: dtype,
             rows,
             columns,
             eps: 1e-5,
@@ -179,8 +185,8 @@ impl LayerNormDesc {
     /// # Errors
     /// [`Dtype`](BackendError::Dtype), [`Overflow`](BackendError::Overflow).
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 6]> {
-        let &Self { dtype, weight_dtype, rows, columns, .. } = self;
-        let row = NormRow { op, dtype, weight_dtype, rows, columns };
+        let &Self { dtype, output_dtype, weight_dtype, rows, columns, .. } = self;
+        let row = NormRow { op, dtype, output_dtype, weight_dtype, rows, columns };
         let [input, output, residual, sum] = row.tensors(self.input, self.output, self.residual, self.sum)?;
         let (weight, bias) = (row.vector("weight", self.weight)?, row.vector("bias", self.bias)?);
         Ok([input, output, weight, bias, residual, sum])
@@ -188,7 +194,7 @@ impl LayerNormDesc {
 }
 
 /// `output = x / √(mean(x²) + eps) · weight` for each row, `x = input + residual`. The output may be exactly
-/// the input or the residual; the sum x is written where it is asked for, as by [`LayerNormDesc`]. (Zhang and
+/// the input or the residual, if it has their type; the sum x is written where it is asked for, as by [`LayerNormDesc`]. (Zhang and
 /// Sennrich, "Root Mean Square Layer Normalization", 2019.)
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -197,8 +203,10 @@ pub struct RmsNormDesc {
     pub input: u64,
     /// Handle of the output, of the input's shape.
     pub output: u64,
-    /// Element type of input, output, residual and sum.
+    /// Element type of input, residual and sum.
     pub dtype: DType,
+    /// Element type of the output: `dtype`, or f16 beside rows of f32, as products on tensor cores take it.
+    pub output_dtype: DType,
     /// Number of rows.
     pub rows: usize,
     /// Elements in a row.
@@ -221,8 +229,19 @@ impl RmsNormDesc {
     /// Without weight, residual and sum, with an `eps` of 1e-6.
     #[must_use]
     pub const fn new(dtype: DType, input: u64, output: u64, rows: usize, columns: usize) -> Self {
-        let (weight, residual, sum) = (None, None, None);
-        Self { input, output, dtype, rows, columns, eps: 1e-6, weight, weight_dtype: dtype, residual, sum }
+        Self {
+            input,
+            output,
+            dtype,
+            output_dtype: dtype,
+            rows,
+            columns,
+            eps: 1e-6,
+            weight: None,
+            weight_dtype: dtype,
+            residual: None,
+            sum: None,
+        }
     }
 
     row_norm_options!();
@@ -232,8 +251,8 @@ impl RmsNormDesc {
     /// # Errors
     /// [`Dtype`](BackendError::Dtype), [`Overflow`](BackendError::Overflow).
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 5]> {
-        let &Self { dtype, weight_dtype, rows, columns, .. } = self;
-        let row = NormRow { op, dtype, weight_dtype, rows, columns };
+        let &Self { dtype, output_dtype, weight_dtype, rows, columns, .. } = self;
+        let row = NormRow { op, dtype, output_dtype, weight_dtype, rows, columns };
         let [input, output, residual, sum] = row.tensors(self.input, self.output, self.residual, self.sum)?;
         Ok([input, output, row.vector("weight", self.weight)?, residual, sum])
     }
@@ -243,6 +262,7 @@ impl RmsNormDesc {
 struct NormRow {
     op: &'static str,
     dtype: DType,
+    output_dtype: DType,
     weight_dtype: DType,
     rows: usize,
     columns: usize,
@@ -256,13 +276,16 @@ impl NormRow {
         residual: Option<u64>,
         sum: Option<u64>,
     ) -> BackendResult<[Operand; 4]> {
-        let &Self { op, dtype, weight_dtype, rows, columns } = self;
+        let &Self { op, dtype, output_dtype, weight_dtype, rows, columns } = self;
         require_float(op, "dtype", dtype)?;
+        if output_dtype != dtype && output_dtype != DType::F16 {
+            return Err(BackendError::Dtype { op, arg: "output_dtype", got: output_dtype });
+        }
         require_weight_dtype(op, dtype, weight_dtype)?;
         let elements = checked_product(op, "input", &[rows, columns])?;
         Ok([
             Operand::new(op, "input", input, dtype, elements, Access::ReadInPlace)?,
-            Operand::new(op, "output", output, dtype, elements, Access::Write)?,
+            Operand::new(op, "output", output, output_dtype, elements, Access::Write)?,
             Operand::optional(op, "residual", residual, dtype, elements, Access::ReadInPlace)?,
             Operand::optional(op, "sum", sum, dtype, elements, Access::Write)?,
         ])

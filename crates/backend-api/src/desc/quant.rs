@@ -56,13 +56,21 @@ pub struct RmsNorm {
     pub weight: u64,
     /// Added to the mean square.
     pub eps: f64,
+    /// Element type that normalised elements are rounded to, if it isn't the rows': f16 beside rows of f32, so that a residual
+    /// stream of f32 is multiplied on tensor cores.
+    pub output_dtype: Option<DType>,
 }
 
 impl RmsNorm {
-    /// With the weight behind a handle.
+    /// With the weight behind a handle, and normalised elements of the rows' type.
     #[must_use]
     pub const fn new(weight: u64, eps: f64) -> Self {
-        Self { weight, eps }
+        Self { weight, eps, output_dtype: None }
+    }
+
+    setters! {
+        /// Rounds normalised elements to another type: f16 beside rows of f32.
+        pub fn with_output_dtype(Some(output_dtype): DType);
     }
 }
 
@@ -76,7 +84,8 @@ impl RmsNorm {
 /// Only where A has the type f16 and more than 32 rows may weights be rounded to f16, as those of an f16
 /// matrix are; a weight above 65504 is infinite there.
 ///
-/// With a [`norm`](Self::norm), A's rows are normalised first, and their elements rounded to A's type. With a
+/// With a [`norm`](Self::norm), A's rows are normalised first, and their elements rounded to A's type or to the norm's; what is
+/// said of A's type above is then true of that. With a
 /// [`gate`](Self::gate), B has twice n rows, those of the gate first, and `C = residual + gate(P₁, P₂)`, where P₁
 /// and P₂ are the halves of `alpha · A · Bᵀ + bias`, which may be rounded to C's type first.
 ///
@@ -175,6 +184,12 @@ impl QuantMatmulDesc {
         self.b.columns
     }
 
+    /// The element type of what is multiplied by the weights: A's, or that of its normalised rows.
+    #[must_use]
+    pub fn multiplied_dtype(&self) -> DType {
+        self.norm.and_then(|norm| norm.output_dtype).unwrap_or(self.a.dtype)
+    }
+
     /// Checks the shapes. Returns a, b, c, bias, residual and the norm's weight; inputs touch nothing where C is
     /// empty.
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 6]> {
@@ -184,6 +199,10 @@ impl QuantMatmulDesc {
         }
         require_float(op, "a", self.a.dtype)?;
         require_float(op, "c", self.c.dtype)?;
+        let multiplied = self.multiplied_dtype();
+        if multiplied != self.a.dtype && multiplied != DType::F16 {
+            return Err(BackendError::Dtype { op, arg: "output_dtype of the norm", got: multiplied });
+        }
         require_row(op, "lda", "A", k, self.a.ld)?;
         require_row(op, "ldc", "C", n, self.c.ld)?;
         if let Some(residual) = self.residual {

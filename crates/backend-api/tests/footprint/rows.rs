@@ -43,6 +43,13 @@ impl Packed {
         self
     }
 
+    /// An output of the rows' type, or of f16 beside rows of f32.
+    fn output_of(&mut self, of: DType, shape: &[usize]) {
+        self.call.fault_if(of != self.of && of != DType::F16, dtype("output_dtype", of));
+        self.handles += 1;
+        self.call.name(Named::packed("output", self.handles, of, Write, shape));
+    }
+
     fn name(&mut self, arg: &'static str, access: Access, shape: &[usize]) {
         self.handles += 1;
         self.call.name(Named::packed(arg, self.handles, self.of, access, shape));
@@ -159,14 +166,20 @@ fn weight_dtype(g: &mut Gen, of: DType) -> DType {
     if g.one_in(6) { g.dtype() } else { [of, DType::F32][g.below(2)] }
 }
 
+/// Mostly a type that the output of a normalisation may have beside rows of `of`.
+fn output_dtype(g: &mut Gen, of: DType) -> DType {
+    if g.one_in(6) { g.dtype() } else { [of, DType::F16][g.below(2)] }
+}
+
 pub(crate) fn layer_norm(g: &mut Gen) -> bool {
     let (of, extents @ [rows, columns]) = (g.float(), g.extents());
     let mut desc = LayerNormDesc::new(of, 1, 2, rows, columns);
     (desc.weight, desc.bias, desc.residual) = (g.maybe(3), g.maybe(4), g.maybe(5));
     (desc.sum, desc.weight_dtype) = (g.maybe(6), weight_dtype(g, of));
+    desc.output_dtype = output_dtype(g, of);
     let mut packed = Packed::float("dtype", of).weights(desc.weight_dtype);
     packed.name("input", ReadInPlace, &extents);
-    packed.name("output", Write, &extents);
+    packed.output_of(desc.output_dtype, &extents);
     packed.vector("weight", desc.weight, columns, rows > 0);
     packed.vector("bias", desc.bias, columns, rows > 0);
     packed.residual_and_sum([desc.residual, desc.sum], &extents);
@@ -177,10 +190,10 @@ pub(crate) fn rms_norm(g: &mut Gen) -> bool {
     let (of, extents @ [rows, columns]) = (g.float(), g.extents());
     let mut desc = RmsNormDesc::new(of, 1, 2, rows, columns);
     (desc.weight, desc.residual, desc.sum) = (g.maybe(3), g.maybe(4), g.maybe(5));
-    desc.weight_dtype = weight_dtype(g, of);
+    (desc.weight_dtype, desc.output_dtype) = (weight_dtype(g, of), output_dtype(g, of));
     let mut packed = Packed::float("dtype", of).weights(desc.weight_dtype);
     packed.name("input", ReadInPlace, &extents);
-    packed.name("output", Write, &extents);
+    packed.output_of(desc.output_dtype, &extents);
     packed.vector("weight", desc.weight, columns, rows > 0);
     packed.residual_and_sum([desc.residual, desc.sum], &extents);
     packed.call.judge_operands(desc.operands(OP))

@@ -23,7 +23,10 @@ pub(crate) fn layer_norm(call: Call<'_>, desc: &LayerNormDesc) -> BackendResult<
             let scales = [scale.vector(desc.weight, weight, 1.0), scale.vector(desc.bias, bias, 0.0)];
             let norm = Norm::of_rows(desc.columns, desc.eps, true, scales);
             let residual = desc.residual.map(|_| residual);
-            with_float!(desc.dtype, T => norm.run::<T>(cores, input, residual, outputs.map(cast_slice_mut)));
+            with_float!(desc.dtype, T => with_float!(desc.output_dtype, O => {
+                let [output, sums] = outputs;
+                norm.run::<T, O>(cores, input, residual, (cast_slice_mut(output), cast_slice_mut(sums)));
+            }));
         });
     })
 }
@@ -37,7 +40,10 @@ pub(crate) fn rms_norm(call: Call<'_>, desc: &RmsNormDesc) -> BackendResult<()> 
             let scales = [scale.vector(desc.weight, weight, 1.0), scale.vector(None, weight, 0.0)];
             let norm = Norm::of_rows(desc.columns, desc.eps, false, scales);
             let residual = desc.residual.map(|_| residual);
-            with_float!(desc.dtype, T => norm.run::<T>(cores, input, residual, outputs.map(cast_slice_mut)));
+            with_float!(desc.dtype, T => with_float!(desc.output_dtype, O => {
+                let [output, sums] = outputs;
+                norm.run::<T, O>(cores, input, residual, (cast_slice_mut(output), cast_slice_mut(sums)));
+            }));
         });
     })
 }
@@ -57,7 +63,10 @@ pub(crate) fn group_norm(call: Call<'_>, desc: &GroupNormDesc) -> BackendResult<
                 weight: scale.vector(desc.weight, weight, 1.0),
                 bias: scale.vector(desc.bias, bias, 0.0),
             };
-            with_float!(desc.dtype, T => norm.run::<T>(cores, input, None, outputs.map(cast_slice_mut)));
+            let [output, _] = outputs;
+            with_float!(desc.dtype, T => {
+                norm.run::<T, T>(cores, input, None, (cast_slice_mut(output), &mut []));
+            });
         });
     })
 }
@@ -132,22 +141,22 @@ impl<'a> Norm<'a> {
 
     /// Normalises the rows of `input + residual` into the first output, and writes them to the second where
     /// there is one.
-    fn run<T: Element>(
+    fn run<T: Element, O: Element>(
         &self,
         cores: Cores,
         input: Input<'_>,
         residual: Option<Input<'_>>,
-        outputs: [&mut [T]; 2],
+        outputs: (&mut [O], &mut [T]),
     ) {
         let columns = self.columns;
-        cores.chunks_of_two(outputs, columns, GRAIN, &|first, [chunk, sums]: [&mut [T]; 2]| {
+        cores.chunks_of_two(outputs, columns, GRAIN, &|first, (chunk, sums): (&mut [O], &mut [T])| {
             let mut x = vec![0.0; columns];
             let mut r = vec![0.0; columns];
             let mut sums = sums.chunks_exact_mut(columns);
             for (i, row) in chunk.chunks_exact_mut(columns).enumerate() {
                 let mut sum = sums.next();
                 let load = |input: Input<'_>, to: &mut [f32]| match input {
-                    Input::InPlace => T::load(row, to),
+                    Input::InPlace => O::load(row, to),
                     Input::InSecond => T::load(sum.as_deref().unwrap_or_default(), to),
                     Input::Bytes(_) => T::load(&input.elements()[first + i * columns..][..columns], to),
                 };
@@ -160,7 +169,7 @@ impl<'a> Norm<'a> {
                     T::store(&x, sum);
                 }
                 self.normalize(&mut x, (first / columns + i) % self.rows * (columns / self.each));
-                T::store(&x, row);
+                O::store(&x, row);
             }
         });
     }

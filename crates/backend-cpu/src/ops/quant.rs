@@ -49,7 +49,9 @@ pub(crate) fn quant_matmul(call: Call<'_>, desc: &QuantMatmulDesc) -> BackendRes
                     let weight = try_widen::<T>(cores, norm)?;
                     let mut a = owned(a)?;
                     let rows = a.chunks_mut(desc.a.ld.max(1)).take(m);
-                    rows.for_each(|row| normalise::<T>(&mut row[..k], &weight, eps));
+                    with_float!(desc.multiplied_dtype(), O => {
+                        rows.for_each(|row| normalise::<O>(&mut row[..k], &weight, eps));
+                    });
                     Cow::Owned(a)
                 } else {
                     a

@@ -250,6 +250,8 @@ libs! {
     QUANT_NO_RESIDUAL = "quant_no_residual",
     /// The rows of A of products with a quantised matrix, as they are or normalised.
     QUANT_ROWS = "quant_rows",
+    QUANT_NORMED_F16 = "quant_normed_f16",
+    QUANT_NORMED_F32 = "quant_normed_f32",
     QUANT_ROWS_NORMED = "quant_rows_normed",
     /// What the columns of fragments are in products of few rows with a quantised matrix.
     QUANT_ROWS_IN_COLUMNS = native "quant_rows_in_columns" needs [FRAGMENT_ELEMENTS],
@@ -308,6 +310,9 @@ libs! {
     /// Where a normalisation writes its input's sum with the residual, or doesn't.
     NORM_SUM = "norm_sum",
     NORM_NO_SUM = "norm_no_sum",
+    NORM_OUTPUT = "norm_output",
+    NORM_OUTPUT_HALF_1 = "norm_output_half_1",
+    NORM_OUTPUT_HALF_4 = "norm_output_half_4",
     /// The elements of normalised rows that share a word with another row, or that none does.
     NORM_EDGES = "norm_edges" needs [NORM_ROW],
     NORM_NO_EDGES = "norm_no_edges" needs [NORM_ROW],

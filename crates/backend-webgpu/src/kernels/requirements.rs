@@ -54,7 +54,8 @@ impl Variant {
         let cooperative_matrices = self.source.cooperative;
         let least = if cooperative_matrices { WorkgroupSize::COOPERATIVE } else { WorkgroupSize::PORTABLE };
         Requirements {
-            f16: self.has_type(DType::F16),
+            // All fragments have elements of f16.
+            f16: cooperative_matrices || self.has_type(DType::F16),
             subgroups: self.source.subgroups,
             cooperative_matrices,
             device_scope_barriers: self.libs().iter().any(|lib| lib.device_scope_barriers),

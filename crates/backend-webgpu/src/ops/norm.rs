@@ -34,8 +34,8 @@ pub(crate) fn layer_norm(ctx: &OpContext, op: &'static str, desc: &LayerNormDesc
     let [Some(x), Some(y), weight, bias, residual, sum] = ctx.resolve(op, &operands)? else {
         return Ok(());
     };
-    let &LayerNormDesc { dtype, weight_dtype, rows, columns, eps, .. } = desc;
-    let call = Call { dtype, weight_dtype, rows, columns, eps, centred: true, channels: None };
+    let &LayerNormDesc { dtype, output_dtype, weight_dtype, rows, columns, eps, .. } = desc;
+    let call = Call { dtype, output_dtype, weight_dtype, rows, columns, eps, centred: true, channels: None };
     call.run(ctx, op, Slices { x, y, residual, sum, weight, bias })
 }
 
@@ -45,21 +45,23 @@ pub(crate) fn rms_norm(ctx: &OpContext, op: &'static str, desc: &RmsNormDesc) ->
     let [Some(x), Some(y), weight, residual, sum] = ctx.resolve(op, &operands)? else {
         return Ok(());
     };
-    let &RmsNormDesc { dtype, weight_dtype, rows, columns, eps, .. } = desc;
-    let call = Call { dtype, weight_dtype, rows, columns, eps, centred: false, channels: None };
+    let &RmsNormDesc { dtype, output_dtype, weight_dtype, rows, columns, eps, .. } = desc;
+    let call = Call { dtype, output_dtype, weight_dtype, rows, columns, eps, centred: false, channels: None };
     call.run(ctx, op, Slices { x, y, residual, sum, weight, bias: None })
 }
 
-/// `output = x / √(mean(x²) + eps) · weight` for packed rows, by the memory of input, output and weight.
+/// `output = x / √(mean(x²) + eps) · weight` for packed rows, by the memory of input, output and weight, and the types of
+/// input and output.
 pub(super) fn rms_norm_of(
     ctx: &OpContext,
     op: &'static str,
-    dtype: DType,
+    [dtype, output_dtype]: [DType; 2],
     [rows, columns]: [usize; 2],
     eps: f64,
     [x, y, weight]: [&DeviceSlice; 3],
 ) -> BackendResult<()> {
-    let call = Call { dtype, weight_dtype: dtype, rows, columns, eps, centred: false, channels: None };
+    let weight_dtype = dtype;
+    let call = Call { dtype, output_dtype, weight_dtype, rows, columns, eps, centred: false, channels: None };
     let (x, y, weight) = (x.clone(), y.clone(), Some(weight.clone()));
     call.run(ctx, op, Slices { x, y, residual: None, sum: None, weight, bias: None })
 }
@@ -73,6 +75,7 @@ pub(crate) fn group_norm(ctx: &OpContext, op: &'static str, desc: &GroupNormDesc
     let each = desc.channels / desc.groups;
     let call = Call {
         dtype: desc.dtype,
+        output_dtype: desc.dtype,
         weight_dtype: desc.weight_dtype,
         rows: desc.batch * desc.groups,
         columns: each * desc.spatial,
@@ -93,8 +96,8 @@ pub(super) fn row_moments(
     [rows, columns]: [usize; 2],
     centred: bool,
 ) -> BackendResult<Window> {
-    let (weight_dtype, eps) = (dtype, 0.0);
-    let call = Call { dtype, weight_dtype, rows, columns, eps, centred, channels: None };
+    let (weight_dtype, output_dtype, eps) = (dtype, dtype, 0.0);
+    let call = Call { dtype, output_dtype, weight_dtype, rows, columns, eps, centred, channels: None };
     let found = ctx.scratch(op, rows * 3 * DType::F32.size())?;
     let found = ctx.output(&found, DType::F32);
     let x = ctx.input(op, x, dtype, &found)?;
@@ -133,6 +136,7 @@ struct Channels {
 #[derive(Clone, Copy)]
 struct Call {
     dtype: DType,
+    output_dtype: DType,
     weight_dtype: DType,
     rows: usize,
     columns: usize,
@@ -144,6 +148,7 @@ struct Call {
 impl Call {
     fn run(&self, ctx: &OpContext, op: &'static str, mut slices: Slices) -> BackendResult<()> {
         ctx.require_dtype(op, self.dtype)?;
+        ctx.require_dtype(op, self.output_dtype)?;
         let Slices { x, y, residual, sum, .. } = &mut slices;
         let Some(target) = sum.clone() else { return self.run_parts(ctx, op, &slices) };
         let Some(residual) = residual else {
@@ -158,7 +163,7 @@ impl Call {
         if x.region() == target.region() || residual.region() == y.region() {
             std::mem::swap(x, residual);
         }
-        if !ctx.output(y, self.dtype).shares_buffer(&ctx.output(&target, self.dtype)) {
+        if !ctx.output(y, self.output_dtype).shares_buffer(&ctx.output(&target, self.dtype)) {
             return self.run_parts(ctx, op, &slices);
         }
         // Two bindings of one buffer can't both be written.
@@ -169,12 +174,13 @@ impl Call {
     }
 
     fn run_parts(&self, ctx: &OpContext, op: &'static str, slices: &Slices) -> BackendResult<()> {
-        let row = self.columns * self.dtype.size();
+        let [row, row_of_y] = [self.dtype, self.output_dtype].map(|dtype| self.columns * dtype.size());
         let run = Run::of_bytes(self.rows, (PASSES * row) as f64);
         let run = run.aligned(self.channels.map_or(1, |channels| channels.groups));
         let Slices { x, y, residual, sum, .. } = slices;
-        let packed = [Some(x), Some(y), residual.as_ref(), sum.as_ref()];
+        let packed = [Some(x), residual.as_ref(), sum.as_ref()];
         let run = packed.into_iter().flatten().fold(run, |run, slice| run.over(ctx, slice, row));
+        let run = run.over(ctx, y, row_of_y);
         in_parts(ctx, op, run, |run| match self.channels {
             // Some groups of an image that can't be bound as a whole.
             Some(channels) if run.excess() > 0 && run.count() == channels.groups => {
@@ -186,12 +192,12 @@ impl Call {
 
     /// Rows of whole images, or of one.
     fn run_rows(&self, ctx: &OpContext, op: &'static str, slices: &Slices, run: &Run) -> BackendResult<()> {
-        let row = self.columns * self.dtype.size();
+        let [row, row_of_y] = [self.dtype, self.output_dtype].map(|dtype| self.columns * dtype.size());
         let part = |slice: &DeviceSlice| run.part_of(slice, row);
         let Slices { x, y, residual, sum, weight, bias } = slices;
         let (residual, sum) = (residual.as_ref().map(part), sum.as_ref().map(part));
-        let mut slices =
-            Slices { x: part(x), y: part(y), residual, sum, weight: weight.clone(), bias: bias.clone() };
+        let y = run.part_of(y, row_of_y);
+        let mut slices = Slices { x: part(x), y, residual, sum, weight: weight.clone(), bias: bias.clone() };
         let mut call = Self { rows: run.count(), ..*self };
         if let Some(channels) = &mut call.channels
             && run.count() < channels.groups
@@ -207,8 +213,8 @@ impl Call {
     }
 
     fn run_part(&self, ctx: &OpContext, op: &'static str, slices: &Slices) -> BackendResult<()> {
-        let dtype = self.dtype;
-        let output = ctx.output(&slices.y, dtype);
+        let (dtype, output_dtype) = (self.dtype, self.output_dtype);
+        let output = ctx.output(&slices.y, output_dtype);
         let sum = slices.sum.as_ref().map(|slice| ctx.output(slice, dtype));
         let bound = |slice: &DeviceSlice, dtype| {
             let input = ctx.input(op, slice, dtype, &output)?;
@@ -253,7 +259,7 @@ impl Call {
         params.sum_offset = sum.as_ref().map_or(0, |sum| sum.offset / width);
         (params.weight_offset, params.bias_offset) = (weight.offset / scale_width, bias.offset / scale_width);
         let (weight_dtype, channels) = (self.weight_dtype, self.channels.is_some());
-        let shape = Shape { dtype, weight_dtype, vec_width, channels };
+        let shape = Shape { dtype, output_dtype, weight_dtype, vec_width, channels };
         let role = Role {
             centred: self.centred,
             input: input_place,

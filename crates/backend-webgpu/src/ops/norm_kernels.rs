@@ -5,9 +5,9 @@ use backend_api::DType;
 use super::shared::rows::Rows;
 use super::shared::vec_width::VecWidth;
 use crate::kernels::libs::{
-    GRID, NORM_EDGES, NORM_NO_EDGES, NORM_RESULT, NORM_ROW, NORM_SUM, REDUCE, ROW_SHUFFLES, ROWS_HALVES,
-    ROWS_WHOLE, VEC_1, VEC_2, VEC_4, WEIGHTS_CHANNEL, WEIGHTS_COLUMN, WEIGHTS_COLUMN_F32,
-    WEIGHTS_COLUMN_HALVES, WEIGHTS_COLUMN_HALVES_F32, WORKGROUP,
+    GRID, NORM_EDGES, NORM_NO_EDGES, NORM_OUTPUT, NORM_OUTPUT_HALF_1, NORM_OUTPUT_HALF_4, NORM_RESULT,
+    NORM_ROW, NORM_SUM, REDUCE, ROW_SHUFFLES, ROWS_HALVES, ROWS_WHOLE, VEC_1, VEC_2, VEC_4, WEIGHTS_CHANNEL,
+    WEIGHTS_COLUMN, WEIGHTS_COLUMN_F32, WEIGHTS_COLUMN_HALVES, WEIGHTS_COLUMN_HALVES_F32, WORKGROUP,
 };
 use crate::kernels::{KernelSource, Lib, Variant, constants, kernel, numbered, params};
 
@@ -16,8 +16,8 @@ constants! { struct MomentsConstants { residual: Place } }
 
 const NORMALIZE_ROWS: KernelSource = kernel!(
     "norm/normalize", libs: [GRID, REDUCE, NORM_ROW, NORM_RESULT, NORM_NO_SUM],
-    types: ["T", "W"], constants: RowConstants, params: Params,
-    reads: ["x: V", "residual: V", "weight", "bias"], writes: ["y: V"],
+    types: ["T", "W", "O"], constants: RowConstants, params: Params,
+    reads: ["x: V", "residual: V", "weight", "bias"], writes: ["y: Output"],
 );
 
 /// The file with a second output, for the sum of input and residual.
@@ -27,7 +27,7 @@ const NORMALIZE_SUM_ROWS: KernelSource = KernelSource {
     ..NORMALIZE_ROWS
 };
 
-const WITH_SUM: &[&str] = &["y: V", "sums: V"];
+const WITH_SUM: &[&str] = &["y: Output", "sums: V"];
 
 static NORMALIZE: KernelSource = NORMALIZE_ROWS;
 static NORMALIZE_SUM: KernelSource = NORMALIZE_SUM_ROWS;
@@ -44,8 +44,8 @@ static MOMENTS: KernelSource = kernel!(
 
 const APPLY_MOMENTS: KernelSource = kernel!(
     "norm/normalize_apply", libs: [GRID, NORM_ROW, NORM_RESULT, NORM_NO_SUM],
-    types: ["T", "W"], constants: Role, params: Params,
-    reads: ["x: V", "residual: V", "weight", "bias", "moments: f32"], writes: ["y: V"],
+    types: ["T", "W", "O"], constants: Role, params: Params,
+    reads: ["x: V", "residual: V", "weight", "bias", "moments: f32"], writes: ["y: Output"],
 );
 
 static NORMALIZE_APPLY: KernelSource = APPLY_MOMENTS;
@@ -95,6 +95,7 @@ pub(super) const MOST_WORDS: u32 = 16;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) dtype: DType,
+    pub(super) output_dtype: DType,
     pub(super) weight_dtype: DType,
     pub(super) vec_width: VecWidth,
     /// Whether weights belong to channels rather than columns.
@@ -102,19 +103,26 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    fn types(self) -> [DType; 2] {
-        [self.dtype, self.weight_dtype]
+    fn types(self) -> [DType; 3] {
+        [self.dtype, self.weight_dtype, self.output_dtype]
+    }
+
+    /// Whether the output is f16 beside rows of f32.
+    fn narrows(self) -> bool {
+        self.output_dtype != self.dtype
     }
 
     /// The helper files of kernels whose invocations take vectors of any row.
     fn libs(self) -> &'static [Lib] {
         match (self.vec_width, self.channels, self.dtype == self.weight_dtype) {
-            (VecWidth::One, false, true) => &[VEC_1, WEIGHTS_COLUMN],
-            (VecWidth::One, false, false) => &[VEC_1, WEIGHTS_COLUMN_F32],
-            (VecWidth::One, true, _) => &[VEC_1, WEIGHTS_CHANNEL],
-            (_, false, true) => &[VEC_4, WEIGHTS_COLUMN],
-            (_, false, false) => &[VEC_4, WEIGHTS_COLUMN_F32],
-            (_, true, _) => &[VEC_4, WEIGHTS_CHANNEL],
+            (VecWidth::One, false, true) if self.narrows() => &[VEC_1, WEIGHTS_COLUMN, NORM_OUTPUT_HALF_1],
+            (_, false, true) if self.narrows() => &[VEC_4, WEIGHTS_COLUMN, NORM_OUTPUT_HALF_4],
+            (VecWidth::One, false, true) => &[VEC_1, WEIGHTS_COLUMN, NORM_OUTPUT],
+            (VecWidth::One, false, false) => &[VEC_1, WEIGHTS_COLUMN_F32, NORM_OUTPUT],
+            (VecWidth::One, true, _) => &[VEC_1, WEIGHTS_CHANNEL, NORM_OUTPUT],
+            (_, false, true) => &[VEC_4, WEIGHTS_COLUMN, NORM_OUTPUT],
+            (_, false, false) => &[VEC_4, WEIGHTS_COLUMN_F32, NORM_OUTPUT],
+            (_, true, _) => &[VEC_4, WEIGHTS_CHANNEL, NORM_OUTPUT],
         }
     }
 
@@ -126,15 +134,25 @@ impl Shape {
                 if shuffled { &[$($lib,)* ROW_SHUFFLES] } else { &[$($lib,)* WORKGROUP] }
             };
         }
+        macro_rules! whole {
+            ($($lib:ident),*) => { joined!(ROWS_WHOLE, NORM_NO_EDGES, $($lib),*) };
+        }
+        macro_rules! halves {
+            ($($lib:ident),*) => { joined!(VEC_2, ROWS_HALVES, NORM_EDGES, NORM_OUTPUT, $($lib),*) };
+        }
         match (self.vec_width, self.channels, self.dtype == self.weight_dtype) {
-            (VecWidth::One, false, true) => joined!(VEC_1, ROWS_WHOLE, NORM_NO_EDGES, WEIGHTS_COLUMN),
-            (VecWidth::One, false, false) => joined!(VEC_1, ROWS_WHOLE, NORM_NO_EDGES, WEIGHTS_COLUMN_F32),
-            (VecWidth::One, true, _) => joined!(VEC_1, ROWS_WHOLE, NORM_NO_EDGES, WEIGHTS_CHANNEL),
-            (VecWidth::Two, _, true) => joined!(VEC_2, ROWS_HALVES, NORM_EDGES, WEIGHTS_COLUMN_HALVES),
-            (VecWidth::Two, _, false) => joined!(VEC_2, ROWS_HALVES, NORM_EDGES, WEIGHTS_COLUMN_HALVES_F32),
-            (_, false, true) => joined!(VEC_4, ROWS_WHOLE, NORM_NO_EDGES, WEIGHTS_COLUMN),
-            (_, false, false) => joined!(VEC_4, ROWS_WHOLE, NORM_NO_EDGES, WEIGHTS_COLUMN_F32),
-            (_, true, _) => joined!(VEC_4, ROWS_WHOLE, NORM_NO_EDGES, WEIGHTS_CHANNEL),
+            (VecWidth::Two, _, true) => halves!(WEIGHTS_COLUMN_HALVES),
+            (VecWidth::Two, _, false) => halves!(WEIGHTS_COLUMN_HALVES_F32),
+            (VecWidth::One, false, true) if self.narrows() => {
+                whole!(VEC_1, NORM_OUTPUT_HALF_1, WEIGHTS_COLUMN)
+            }
+            (_, false, true) if self.narrows() => whole!(VEC_4, NORM_OUTPUT_HALF_4, WEIGHTS_COLUMN),
+            (VecWidth::One, false, true) => whole!(VEC_1, NORM_OUTPUT, WEIGHTS_COLUMN),
+            (VecWidth::One, false, false) => whole!(VEC_1, NORM_OUTPUT, WEIGHTS_COLUMN_F32),
+            (VecWidth::One, true, _) => whole!(VEC_1, NORM_OUTPUT, WEIGHTS_CHANNEL),
+            (_, false, true) => whole!(VEC_4, NORM_OUTPUT, WEIGHTS_COLUMN),
+            (_, false, false) => whole!(VEC_4, NORM_OUTPUT, WEIGHTS_COLUMN_F32),
+            (_, true, _) => whole!(VEC_4, NORM_OUTPUT, WEIGHTS_CHANNEL),
         }
     }
 
@@ -176,6 +194,11 @@ impl Role {
         }
         all
     }
+
+    /// Whether the output is where an operand is.
+    const fn is_in_place(self) -> bool {
+        matches!(self.input, Place::Output) || matches!(self.residual, Place::Output)
+    }
 }
 
 /// Rows in registers, in blocks of so many vectors.
@@ -206,11 +229,15 @@ pub(super) fn variants() -> Vec<Variant> {
     const F32: DType = DType::F32;
     const F16: DType = DType::F16;
     let mut variants = Vec::new();
-    for ([dtype, weight_dtype], channels) in
-        [[F32, F32], [F16, F16], [F16, F32]].into_iter().flat_map(|types| [(types, false), (types, true)])
+    let types = [[F32, F32, F32], [F16, F16, F16], [F16, F32, F16], [F32, F32, F16]];
+    for ([dtype, weight_dtype, output_dtype], channels) in
+        types.into_iter().flat_map(|types| [(types, false), (types, true)])
     {
-        let shape = |vec_width| Shape { dtype, weight_dtype, vec_width, channels };
-        for role in if channels { Role::of_channels() } else { Role::of_columns() } {
+        let shape = |vec_width| Shape { dtype, output_dtype, weight_dtype, vec_width, channels };
+        let narrows = output_dtype != dtype;
+        let mut roles = if channels { Role::of_channels() } else { Role::of_columns() };
+        roles.retain(|role| !narrows || !channels && !role.is_in_place());
+        for role in roles {
             let rows = Rows::shapes(dtype);
             let rows = rows.filter(|&(vec_width, block)| shape(vec_width).has_rows(role, block));
             variants.extend(rows.flat_map(|(vec_width, block)| {

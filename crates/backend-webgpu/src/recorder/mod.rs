@@ -32,7 +32,7 @@ mod worker;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use backend_api::{BackendError, BackendResult};
+use backend_api::BackendResult;
 
 use crate::device::GuardedDevice;
 use crate::memory::{Block, Storage};

@@ -106,6 +106,7 @@ macro_rules! norm_changes {
             ("of i32", dtype($op, "dtype", I32), |d| d.dtype = I32),
             ("of u32", dtype($op, "dtype", U32), |d| d.dtype = U32),
             ("weights of i32", dtype($op, "weight_dtype", I32), |d| d.weight_dtype = I32),
+            ("output of u32", dtype($op, "output_dtype", U32), |d| d.output_dtype = U32),
             ("the sum in the output", overlap($op, "output", "sum"), |d| d.sum = Some(d.output)),
             ("the sum in the weight", TOO_SMALL, |d| d.sum = d.weight),
             ("the sum in no memory", Expect::Kind(ErrorKind::InvalidHandle), |d| d.sum = Some(0)),

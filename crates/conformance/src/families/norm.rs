@@ -49,6 +49,7 @@ struct Norm {
     layer: bool,
     dtype: DType,
     weight_dtype: DType,
+    output_dtype: DType,
     rows: usize,
     columns: usize,
     eps: f64,
@@ -61,16 +62,18 @@ struct Norm {
 }
 
 pub(super) fn cases() -> Vec<Case> {
-    let counts = [2, 3, ROWS.len(), COLUMNS.len(), 3, 2, 2, 2, 3, 4, 4];
+    let counts = [2, 4, ROWS.len(), COLUMNS.len(), 3, 2, 2, 2, 3, 4, 4];
     let seeds = ["norm 1", "norm 2", "norm 3", "norm 4", "norm 5", "norm 6"];
     let covering = seeds.into_iter().flat_map(|seed| pairwise(&counts, seed)).map(|row| {
         let layer = row[0] == 0;
-        let output = OUTPUTS[row[8]];
+        let narrows = row[1] == 3;
+        let output = if narrows { Target::Apart } else { OUTPUTS[row[8]] };
         let sum = SUMS[row[10]].filter(|&sum| sum == Target::Apart || sum != output);
         Norm {
             layer,
-            dtype: [DType::F32, DType::F16, DType::F16][row[1]],
-            weight_dtype: [DType::F32, DType::F16, DType::F32][row[1]],
+            dtype: [DType::F32, DType::F16, DType::F16, DType::F32][row[1]],
+            weight_dtype: [DType::F32, DType::F16, DType::F32, DType::F32][row[1]],
+            output_dtype: [DType::F32, DType::F16, DType::F16, DType::F16][row[1]],
             rows: ROWS[row[2]],
             columns: COLUMNS[row[3]],
             eps: [1e-5, 1e-12, 0.1][row[4]],
@@ -87,6 +90,7 @@ pub(super) fn cases() -> Vec<Case> {
             layer,
             dtype: DType::F32,
             weight_dtype: DType::F32,
+            output_dtype: DType::F32,
             rows,
             columns,
             eps: 1e-5,
@@ -149,9 +153,11 @@ impl Norm {
             .collect();
         let (output, kind) = (self.output, self.kind);
         let weights = super::flag(self.weight_dtype != dtype, "_weights_f32", "");
+        let narrows = super::flag(self.output_dtype != dtype, "_output_f16", "");
         let sum = self.sum.map_or_else(String::new, |sum| format!("_sum_{sum:?}"));
-        let name = format!("{dtype}_{rows}x{columns}_eps{eps}_with{parts}_{output:?}_{kind:?}{weights}{sum}")
-            .to_lowercase();
+        let parts = format!("{parts}_{output:?}_{kind:?}");
+        let name =
+            format!("{dtype}_{rows}x{columns}_eps{eps}_with{parts}{weights}{narrows}{sum}").to_lowercase();
         let family = super::flag(self.layer, "layer_norm", "rms_norm");
         Case::new(family, name, move |rng| self.trial(rng))
     }
@@ -201,7 +207,11 @@ impl Norm {
                 trial.input(arg, dtype, values);
             }
         }
-        trial.output("output", dtype, if self.output == Target::Apart { wants } else { Vec::new() });
+        trial.output(
+            "output",
+            self.output_dtype,
+            if self.output == Target::Apart { wants } else { Vec::new() },
+        );
         trial.output("sum", dtype, if self.sum == Some(Target::Apart) { sums } else { Vec::new() });
         trial.calling(move |backend, p| {
             let (weight, bias) = (self.weight.then_some(p[0]), self.bias.then_some(p[1]));
@@ -216,12 +226,12 @@ impl Norm {
             if self.layer {
                 let mut desc = LayerNormDesc::new(dtype, input, output, rows, columns).with_eps(self.eps);
                 (desc.weight, desc.bias, desc.weight_dtype) = (weight, bias, self.weight_dtype);
-                (desc.residual, desc.sum) = (residual, sum);
+                (desc.residual, desc.sum, desc.output_dtype) = (residual, sum, self.output_dtype);
                 backend.layer_norm(&desc)
             } else {
                 let mut desc = RmsNormDesc::new(dtype, input, output, rows, columns).with_eps(self.eps);
                 (desc.weight, desc.weight_dtype) = (weight, self.weight_dtype);
-                (desc.residual, desc.sum) = (residual, sum);
+                (desc.residual, desc.sum, desc.output_dtype) = (residual, sum, self.output_dtype);
                 backend.rms_norm(&desc)
             }
         })

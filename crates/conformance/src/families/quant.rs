@@ -61,6 +61,8 @@ pub(super) struct Product {
     pub(super) activation: Activation,
     pub(super) residual: Residual,
     pub(super) norm: bool,
+    /// Whether normalised rows of f32 are rounded to f16.
+    pub(super) narrows: bool,
     pub(super) gate: Option<Gate>,
     pub(super) data: Data,
     pub(super) math: MathMode,
@@ -83,6 +85,7 @@ pub(super) const PLAIN: Product = Product {
     activation: Activation::Identity,
     residual: Residual::None,
     norm: false,
+    narrows: false,
     gate: None,
     data: Data::Uniform,
     math: MathMode::Standard,
@@ -129,6 +132,7 @@ pub(super) fn products() -> Vec<Case> {
             [Data::Uniform, Data::Integers][row[10]]
         },
         norm: row[11] == 0,
+        narrows: row[11] == 0 && DTYPES[row[4]][0] == F32 && row[2].is_multiple_of(2),
         gate: Gate::ALL.get(row[12]).copied(),
         ..Product::drawn(row[0], row[1], [ROWS[row[2]], COLUMNS[row[3]]], &row[4..10])
     });
@@ -166,7 +170,7 @@ impl Product {
         let bias = super::flag(self.bias, "bias", "nobias");
         let residual = format!("{:?}", self.residual).to_lowercase();
         let (format, activation, data) = (name_of(self.format), self.activation.name(), self.data.name());
-        let norm = super::flag(self.norm, "norm", "nonorm");
+        let norm = super::flag(self.narrows, "norm-f16", super::flag(self.norm, "norm", "nonorm"));
         let function = self.gate.map_or(activation, Gate::name);
         let math = match self.math {
             MathMode::Standard => String::new(),
@@ -185,7 +189,8 @@ impl Product {
         let is_whole = self.data == Data::Integers;
         let rounds = self.math == MathMode::Int8 && format.takes_int8();
         // Weights of Q6_K pass 2048, above which f16 has not every whole number.
-        let half_weights = may_be_half(format, a_type, m);
+        let multiplied = if self.narrows { F16 } else { a_type };
+        let half_weights = may_be_half(format, multiplied, m);
         let fits = !half_weights || format != QuantFormat::Q6_K;
         let exact = is_whole && fits && !self.norm && self.gate.is_none() && !rounds;
         let rows = if self.gate.is_some() { 2 * n } else { n };
@@ -210,7 +215,7 @@ impl Product {
         let row_of_a = |i: usize| -> Vec<(f64, f64)> {
             let row: Vec<f64> = (0..k).map(|p| a.at(0, i, p)).collect();
             let mut row = match &norm {
-                Some(norm) => normed(a_type, &row, norm, EPS),
+                Some(norm) => normed(multiplied, &row, norm, EPS),
                 None => row.into_iter().map(|x| (x, 0.0)).collect(),
             };
             if rounds {
@@ -249,6 +254,7 @@ impl Product {
         let in_place = self.residual == Residual::InPlace;
         let before = if in_place { residual.data.clone() } else { vec![f64::NAN; residual.data.len()] };
         let mut trial = Trial::new();
+        trial.rounds_to_f16 = self.narrows;
         trial.input("a", a_type, &a.data);
         trial.planes("b", &weights.words());
         trial.scattered("c", c_type, before, wants);
@@ -276,7 +282,8 @@ impl Product {
                 desc = desc.with_gate(gate);
             }
             if let (true, Some(&norm)) = (self.norm, p.last()) {
-                desc = desc.with_norm(RmsNorm::new(norm, EPS));
+                let norm = RmsNorm::new(norm, EPS);
+                desc = desc.with_norm(if self.narrows { norm.with_output_dtype(F16) } else { norm });
             }
             desc = match self.residual {
                 Residual::None => desc,

@@ -87,7 +87,7 @@ fn beyond() -> impl Iterator<Item = Product> {
     })
 }
 
-/// Products of normalised rows of f16 by many rows of B: for all of their tiles on tensor cores, rows are normalised once.
+/// Products of normalised rows of f16, or rounded to it, by many rows of B: for all of their tiles on tensor cores, rows are normalised once.
 fn normalised() -> impl Iterator<Item = Product> {
     const BLOCKS: [(QuantFormat, usize); 6] = [
         (QuantFormat::Q4_0, 128),
@@ -98,19 +98,20 @@ fn normalised() -> impl Iterator<Item = Product> {
         // More than a workgroup multiplies at once.
         (QuantFormat::Q4_K, 2304),
     ];
-    let grid = pairwise(&[BLOCKS.len(), 2, 2, 2, 2], "quant_matmul normalised");
+    let grid = pairwise(&[BLOCKS.len(), 2, 2, 2, 2, 2], "quant_matmul normalised");
     grid.into_iter().map(|row| {
         let gate = [None, Some(Gate::Swiglu)][row[2]];
         let (format, k) = BLOCKS[row[0]];
         Product {
             format,
-            dtypes: [F16, [F16, F32][row[3]]],
+            dtypes: [[F16, F32][row[5]], [F16, F32][row[3]]],
             // Several long rows aren't normalised so.
             m: if row[1] == 0 || k > 1024 { 1 } else { 3 },
             n: if gate.is_some() { 4501 } else { 9001 },
             k,
             residual: [Residual::None, Residual::InPlace][row[4]],
             norm: true,
+            narrows: row[5] == 1,
             gate,
             ..PLAIN
         }
@@ -140,12 +141,13 @@ fn few() -> impl Iterator<Item = Product> {
     /// Elements of all rows that tensor cores normalise.
     const MOST_NORMED: usize = 4096;
     let activations = Activation::ALL.len();
-    let values = [BLOCKS.len(), 4, 4, 2, 2, 2, 2, activations, 3, Gate::ALL.len() + 3, 2];
+    let values = [BLOCKS.len(), 4, 4, 2, 2, 2, 2, activations, 3, Gate::ALL.len() + 3, 3];
     pairwise(&values, "quant_matmul few").into_iter().map(move |row| {
         let (format, k) = BLOCKS[row[0]];
         // One long row has a kernel of its own.
         let m = [1, 1, 2, 9][row[1]];
-        let norm = row[10] == 1 && m * k <= MOST_NORMED;
+        let norm = row[10] > 0 && m * k <= MOST_NORMED;
+        let narrows = norm && row[10] == 2;
         // Beside a norm, tensor cores add to C alone.
         let residuals = match norm {
             true => [Residual::None, Residual::InPlace, Residual::InPlace],
@@ -153,7 +155,7 @@ fn few() -> impl Iterator<Item = Product> {
         };
         Product {
             format,
-            dtypes: [F16, [F16, F32][row[3]]],
+            dtypes: [if narrows { F32 } else { F16 }, [F16, F32][row[3]]],
             m,
             n: [1, 8, 21, 40][row[2]],
             k,
@@ -163,6 +165,7 @@ fn few() -> impl Iterator<Item = Product> {
             activation: Activation::ALL[row[7]],
             residual: residuals[row[8]],
             norm,
+            narrows,
             gate: Gate::ALL.get(row[9]).copied(),
             ..PLAIN
         }

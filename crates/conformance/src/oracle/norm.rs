@@ -218,7 +218,8 @@ pub(super) fn expect_layer_norm(desc: &LayerNormDesc, memory: &Bytes) -> Vec<Exp
         Row { input, residual, weight: &weight, bias: &bias, eps }
     };
     let sums = desc.sum.map(|ptr| Expected::packed(ptr, dtype, (0..rows).flat_map(|at| of(at).sums())));
-    let norms = Expected::packed(desc.output, dtype, (0..rows).flat_map(|at| of(at).layer_norm()));
+    let norms =
+        Expected::packed(desc.output, desc.output_dtype, (0..rows).flat_map(|at| of(at).layer_norm()));
     sums.into_iter().chain([norms]).collect()
 }
 
@@ -232,7 +233,7 @@ pub(super) fn expect_rms_norm(desc: &RmsNormDesc, memory: &Bytes) -> Vec<Expecte
         Row { input, residual, weight: &weight, bias: &[], eps }
     };
     let sums = desc.sum.map(|ptr| Expected::packed(ptr, dtype, (0..rows).flat_map(|at| of(at).sums())));
-    let norms = Expected::packed(desc.output, dtype, (0..rows).flat_map(|at| of(at).rms_norm()));
+    let norms = Expected::packed(desc.output, desc.output_dtype, (0..rows).flat_map(|at| of(at).rms_norm()));
     sums.into_iter().chain([norms]).collect()
 }
 

@@ -1,5 +1,6 @@
 //! The helper files of the formats.
 
+use backend_api::DType;
 use backend_api::quant::QuantFormat;
 
 use crate::kernels::Lib;
@@ -8,9 +9,9 @@ use crate::kernels::libs::{
     QUANT_BLOCKS_IN_COLUMNS, QUANT_BYTES_LOW, QUANT_BYTES_MXFP4, QUANT_BYTES_Q5_K, QUANT_BYTES_Q6_K,
     QUANT_BYTES_Q8_0, QUANT_FRAGMENTS_LOW, QUANT_FRAGMENTS_MXFP4, QUANT_FRAGMENTS_Q5_K, QUANT_FRAGMENTS_Q6_K,
     QUANT_FRAGMENTS_Q8_0, QUANT_GROUP_SCALES, QUANT_IN_ORDER, QUANT_INPUT_1, QUANT_INPUT_4, QUANT_LOW,
-    QUANT_MXFP4, QUANT_OUTPUT_1, QUANT_OUTPUT_4, QUANT_Q4_0, QUANT_Q5_K, QUANT_Q6_K, QUANT_Q8_0, QUANT_ROWS,
-    QUANT_ROWS_IN_COLUMNS, QUANT_ROWS_NORMED, QUANT_SUPER_SCALES, QUANT_U4, QUANT_U4_ZEROS, QUANT_WEIGHTS,
-    RESULTS_IN_REGISTERS, RESULTS_STAGED,
+    QUANT_MXFP4, QUANT_NORMED_F16, QUANT_NORMED_F32, QUANT_OUTPUT_1, QUANT_OUTPUT_4, QUANT_Q4_0, QUANT_Q5_K,
+    QUANT_Q6_K, QUANT_Q8_0, QUANT_ROWS, QUANT_ROWS_IN_COLUMNS, QUANT_ROWS_NORMED, QUANT_SUPER_SCALES,
+    QUANT_U4, QUANT_U4_ZEROS, QUANT_WEIGHTS, RESULTS_IN_REGISTERS, RESULTS_STAGED,
 };
 
 /// The files of a format, and more.
@@ -79,12 +80,12 @@ pub(super) const fn int8_libs(format: QuantFormat, half: bool) -> &'static [Lib]
 }
 
 /// What reads the weights as elements of fragments, in their own order or, Q8_0's, another that A takes too, the rows
-/// of A, as they are or normalised, one of them as columns of blocks or several as columns, and the activations for
+/// of A, as they are or normalised from a type, one of them as columns of blocks or several as columns, and the activations for
 /// results of f16 or f32.
 pub(super) const fn fragment_libs(
     format: QuantFormat,
     one_row: bool,
-    normed: bool,
+    normed: Option<DType>,
     half: bool,
 ) -> &'static [Lib] {
     // No browser offers tensor cores.
@@ -94,10 +95,20 @@ pub(super) const fn fragment_libs(
     macro_rules! with_results {
         ($($fragments:ident),+) => {
             match (normed, half) {
-                (false, false) => with_columns!($($fragments,)+ QUANT_ROWS, ACTIVATE),
-                (false, true) => with_columns!($($fragments,)+ QUANT_ROWS, ACTIVATE_HALF),
-                (true, false) => with_columns!($($fragments,)+ QUANT_ROWS_NORMED, ACTIVATE),
-                (true, true) => with_columns!($($fragments,)+ QUANT_ROWS_NORMED, ACTIVATE_HALF),
+                (None, false) => with_columns!($($fragments,)+ QUANT_ROWS, ACTIVATE),
+                (None, true) => with_columns!($($fragments,)+ QUANT_ROWS, ACTIVATE_HALF),
+                (Some(DType::F32), false) => {
+                    with_columns!($($fragments,)+ QUANT_ROWS_NORMED, QUANT_NORMED_F32, ACTIVATE)
+                }
+                (Some(DType::F32), true) => {
+                    with_columns!($($fragments,)+ QUANT_ROWS_NORMED, QUANT_NORMED_F32, ACTIVATE_HALF)
+                }
+                (Some(_), false) => {
+                    with_columns!($($fragments,)+ QUANT_ROWS_NORMED, QUANT_NORMED_F16, ACTIVATE)
+                }
+                (Some(_), true) => {
+                    with_columns!($($fragments,)+ QUANT_ROWS_NORMED, QUANT_NORMED_F16, ACTIVATE_HALF)
+                }
             }
         };
     }

@@ -25,7 +25,7 @@ pub(crate) fn quant_matmul(ctx: &OpContext, op: &'static str, desc: &QuantMatmul
     let operands = desc.operands(op)?;
     let [a, b, c, bias, residual, norm] = ctx.resolve(op, &operands)?;
     let Some(c) = c else { return Ok(()) };
-    require_types(ctx, op, desc.b.format, [desc.a.dtype, desc.c.dtype])?;
+    require_types(ctx, op, desc.b.format, [desc.a.dtype, desc.c.dtype, desc.multiplied_dtype()])?;
     let [a, b, bias, residual, norm] = [&a, &b, &bias, &residual, &norm].map(Option::as_ref);
     multiply(ctx, op, desc, &Slices { a, b, bias, residual, norm, c: &c })
 }

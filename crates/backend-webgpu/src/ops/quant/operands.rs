@@ -42,7 +42,7 @@ params! {
         alpha: f32,
         // Rows of B from a gate's row to the one that it opens.
         half: u32,
-        // Vectors of eight elements before the norm's weight.
+        // Elements before the norm's weight.
         norm: u32,
         eps: f32,
     }
@@ -183,7 +183,7 @@ impl Params {
             terms: windows.terms,
             alpha: desc.alpha as f32,
             half: if desc.gate.is_some() { dim(op, "n", desc.n())? } else { 0 },
-            norm: windows.norm.offset / 8,
+            norm: windows.norm.offset,
             eps: desc.norm.map_or(0.0, |norm| norm.eps) as f32,
         })
     }

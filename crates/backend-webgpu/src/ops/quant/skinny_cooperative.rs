@@ -185,20 +185,20 @@ impl Tile {
     }
 
     pub(super) fn variant(self, signature: &Signature) -> Variant {
-        let &Signature { format, dtypes: [_, dtype], activation, normed, gate, cache, .. } = signature;
+        let &Signature { format, dtypes: [a, dtype], activation, normed, gate, cache, .. } = signature;
         let half_blocks = has_half_blocks(format);
         let Self { rows, subgroups, persistent } = self;
         let (gated, gate) = (gate.is_some(), gate.unwrap_or(Gate::Swiglu));
         let constants = Constants { subgroups, rows, persistent, half_blocks, activation, gated, gate };
         // So that pages are without the kernels that no page launches.
         let variant = match cache.filter(|_| !cfg!(target_family = "wasm")) {
-            None => Variant::new(if normed { &NORMED } else { &PLAIN }, [DType::F16, dtype], constants),
+            None => Variant::new(if normed { &NORMED } else { &PLAIN }, [a, dtype], constants),
             Some(cache) => {
                 let source = if normed { &NORMED_APPENDED } else { &APPENDED };
-                Variant::new(source, [DType::F16, dtype, cache], constants)
+                Variant::new(source, [a, dtype, cache], constants)
             }
         };
-        let libs = fragment_libs(format, rows == 1, normed, dtype == DType::F16);
+        let libs = fragment_libs(format, rows == 1, normed.then_some(a), dtype == DType::F16);
         variant.with_libs(libs).with_rolled_loops()
     }
 
@@ -215,7 +215,7 @@ impl Tile {
         if cfg!(target_family = "wasm") || !(gpu.cooperative_matrices && gpu.takes_spirv) {
             return None;
         }
-        let width = VecWidth::fitting(DType::F16, &[&operands.a, &operands.norm], &strides_of_a(desc));
+        let width = VecWidth::fitting(desc.a.dtype, &[&operands.a, &operands.norm], &strides_of_a(desc));
         let normed = desc.norm.is_some();
         let QuantMatrix { format, .. } = desc.b;
         let tile = Self::choose(desc.m, &desc.b, normed, ctx.profile().compute_units);
@@ -223,11 +223,11 @@ impl Tile {
             || desc.m <= STAGED_ROWS
                 && desc.m.saturating_mul(desc.k()) <= tile.staged()
                 && !operands.has_residual_apart();
-        let fits = desc.a.dtype == DType::F16
+        let fits = desc.multiplied_dtype() == DType::F16
             && (1..=MOST_ROWS).contains(&desc.m)
             && desc.k() > 0
             && desc.k().is_multiple_of(UNIT)
-            && width == VecWidth::Eight
+            && width != VecWidth::One
             && fits_staged
             && (desc.gate.is_none() || is_bindable(ctx, layout));
         let is_usable = (is_asked_for || tile.is_fast(format)) && tile.has_room(ctx, normed);
@@ -313,11 +313,12 @@ pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     for (tile, normed) in alone.chain(persistent) {
         for format in tile.formats() {
-            for dtype in [DType::F16, DType::F32] {
+            let types =
+                [[DType::F16; 2], [DType::F16, DType::F32], [DType::F32, DType::F16], [DType::F32; 2]];
+            for dtypes in types.into_iter().filter(|[a, _]| normed || *a == DType::F16) {
                 let turn = variants.len() / 4;
                 let activation = Activation::ALL[turn % Activation::ALL.len()];
                 let gate = (turn / 2 % 2 == 1).then_some(Gate::ALL[turn / 4 % Gate::ALL.len()]);
-                let dtypes = [DType::F16, dtype];
                 let signature =
                     Signature { format, dtypes, activation, vectors: true, normed, gate, cache: None };
                 variants.push(tile.variant(&signature));

@@ -24,7 +24,7 @@ pub(super) fn multiply(
         plain.norm = None;
         let rows = normalised(ctx, op, desc, slices)?;
         if rows.is_some() {
-            plain.a = Matrix::new(0, desc.a.dtype, desc.k());
+            plain.a = Matrix::new(0, desc.multiplied_dtype(), desc.k());
         }
         let slices = Slices { a: rows.as_ref().or(slices.a), norm: None, ..*slices };
         return matmul::multiply(ctx, op, &plain, &slices);
@@ -100,14 +100,17 @@ fn normalised(
 ) -> BackendResult<Option<DeviceSlice>> {
     let (Some(norm), Some(a), Some(weight)) = (desc.norm, slices.a, slices.norm) else { return Ok(None) };
     let (m, k, dtype) = (desc.m, desc.k(), desc.a.dtype);
-    let to = ctx.scratch(op, checked_product(op, "A", &[m, k, dtype.size()])?)?;
+    let types = [dtype, desc.multiplied_dtype()];
+    let rows = |dtype: DType| ctx.scratch(op, checked_product(op, "A", &[m, k, dtype.size()])?);
+    let to = rows(types[1])?;
     if m <= 1 || desc.a.ld == k {
-        rms_norm_of(ctx, op, dtype, [m, k], norm.eps, [a, &to, weight])?;
-    } else {
-        let output = ctx.output(&to, dtype);
-        let input = ctx.input(op, a, dtype, &output)?;
-        copy_windows(ctx, op, [dtype; 2], vec![(m, [desc.a.ld, k]), (k, [1, 1])], [&input, &output])?;
-        rms_norm_of(ctx, op, dtype, [m, k], norm.eps, [&to, &to, weight])?;
+        rms_norm_of(ctx, op, types, [m, k], norm.eps, [a, &to, weight])?;
+        return Ok(Some(to));
     }
+    let packed = if types[0] == types[1] { to.clone() } else { rows(dtype)? };
+    let output = ctx.output(&packed, dtype);
+    let input = ctx.input(op, a, dtype, &output)?;
+    copy_windows(ctx, op, [dtype; 2], vec![(m, [desc.a.ld, k]), (k, [1, 1])], [&input, &output])?;
+    rms_norm_of(ctx, op, types, [m, k], norm.eps, [&packed, &to, weight])?;
     Ok(Some(to))
 }

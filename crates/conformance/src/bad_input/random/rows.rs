@@ -92,12 +92,13 @@ fn norm<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
         let mut d = LayerNormDesc::new(dtype, input, output, rows, columns);
         (d.weight, d.bias, d.weight_dtype) = (weight, bias, weight_dtype);
         (d.residual, d.sum, d.eps) = (residual, sum, factor(rng));
+        d.output_dtype = other_dtype(rng, dtype);
         let verdict = pool.check("layer_norm", d.operands("layer_norm"));
         call(format!("{d:?}"), verdict, move |b| b.layer_norm(&d))
     } else {
         let mut d = RmsNormDesc::new(dtype, input, output, rows, columns);
         (d.weight, d.weight_dtype, d.residual, d.sum) = (weight, weight_dtype, residual, sum);
-        d.eps = factor(rng);
+        (d.eps, d.output_dtype) = (factor(rng), other_dtype(rng, dtype));
         let verdict = pool.check("rms_norm", d.operands("rms_norm"));
         call(format!("{d:?}"), verdict, move |b| b.rms_norm(&d))
     }

@@ -186,14 +186,14 @@ pub(super) fn expect_quant_matmul(
     let residual = memory.optional(desc.residual.map(|matrix| matrix.ptr), c.dtype);
     let layout = b.layout(op)?;
     let planes = memory.get(b.ptr);
-    let half_weights = may_be_half(desc.b.format, a.dtype, m);
+    let half_weights = may_be_half(desc.b.format, desc.multiplied_dtype(), m);
     let rounds = desc.math == MathMode::Int8 && b.format.takes_int8();
     let norm = desc.norm.map(|norm| (memory.numbers(norm.weight, a.dtype), norm.eps));
     let rows = lines(&a_all, a.offset, a.ld, false, [m, k]);
     let row_of_a = |i: usize| -> Vec<(f64, f64)> {
         let row = &rows[i * k..][..k];
         let mut row = match &norm {
-            Some((weight, eps)) => normed(a.dtype, row, &weight[..k], *eps),
+            Some((weight, eps)) => normed(desc.multiplied_dtype(), row, &weight[..k], *eps),
             None => row.iter().map(|&x| (x, 0.0)).collect(),
         };
         if rounds {
