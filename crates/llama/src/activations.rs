@@ -6,7 +6,7 @@ use backend_api::desc::Matrix;
 use backend_api::owned::Buffer;
 use backend_api::{BackendResult, ComputeBackend, DType};
 
-use crate::{Config, ExpertConfig};
+use crate::{Config, ExpertConfig, Precision};
 
 /// Rows up to which `rope_append` rotates and appends, in place of two launches: it compares the indices of all rows.
 const FEW_ROWS: usize = 64;
@@ -16,8 +16,10 @@ const FEW_ROWS: usize = 64;
 pub(crate) struct Activations {
     /// Tokens.
     pub(crate) rows: usize,
-    /// Of all that follows but the indices: f32 or f16.
+    /// Of all that follows but the indices, `x` and `block`: f32 or f16.
     pub(crate) dtype: DType,
+    /// Of `x` and `block`: f32, or f16 beside f16.
+    pub(crate) residual: DType,
     /// `[rows]` of u32: what is looked up in the embeddings.
     pub(crate) ids: Buffer,
     /// `[rows]` of u32: the tokens' positions in their sequences.
@@ -28,8 +30,10 @@ pub(crate) struct Activations {
     pub(crate) stored: Option<Buffer>,
     /// `[rows, hidden]`: what flows from layer to layer.
     pub(crate) x: Buffer,
-    /// `[rows, hidden]`: normalised rows, and what a block adds to `x`.
-    pub(crate) update: Buffer,
+    /// `[rows, hidden]`: normalised rows of `x`.
+    pub(crate) normed: Buffer,
+    /// `[rows, hidden]`: what a block adds to `x`, where that is normalised before.
+    pub(crate) block: Option<Buffer>,
     /// Queries, keys and values: those of a token side by side, or three tensors one after the other where
     /// queries and keys are normalised by themselves. Only its `parts` are named.
     _qkv: Buffer,
@@ -83,15 +87,18 @@ impl ExpertActivations {
 }
 
 impl Activations {
-    /// Allocates the tensors. `stored` is the element type of the embeddings if it isn't `dtype`; `split`
-    /// parts queries, keys and values, `gates_apart` gate and up projections from what is made of them.
+    /// Allocates the tensors. `stored` is the element type of the embeddings if it isn't that of `x`; `split`
+    /// parts queries, keys and values, `gates_apart` gate and up projections from what is made of them, and `post_norms` a
+    /// block's output from `x`.
     pub(crate) fn new(
         backend: &Arc<dyn ComputeBackend>,
         config: &Config,
-        (rows, dtype): (usize, DType),
+        (rows, precision): (usize, Precision),
         stored: Option<DType>,
-        [split, gates_apart]: [bool; 2],
+        [split, gates_apart, post_norms]: [bool; 3],
     ) -> BackendResult<Self> {
+        let (dtype, residual) = (precision.operands(), precision.residual());
+        let of_residual = || Buffer::of(backend, residual, &[rows, config.hidden]);
         let tensor = |columns: usize| Buffer::of(backend, dtype, &[rows, columns]);
         let (q, kv) = (config.query_width(), config.kv_width());
         let qkv = tensor(q + 2 * kv)?;
@@ -110,14 +117,16 @@ impl Activations {
         Ok(Self {
             rows,
             dtype,
+            residual,
             ids: Buffer::of(backend, DType::U32, &[rows])?,
             positions: Buffer::of(backend, DType::U32, &[rows])?,
             cache_rows: (is_stacked && rows <= FEW_ROWS)
                 .then(|| Buffer::of(backend, DType::U32, &[rows]))
                 .transpose()?,
             stored: stored.map(|dtype| Buffer::of(backend, dtype, &[rows, config.hidden])).transpose()?,
-            x: tensor(config.hidden)?,
-            update: tensor(config.hidden)?,
+            x: of_residual()?,
+            normed: tensor(config.hidden)?,
+            block: post_norms.then(of_residual).transpose()?,
             context: tensor(q)?,
             gate_up: gates_apart.then(|| tensor(2 * inner)).transpose()?,
             inner: tensor(inner)?,
@@ -127,5 +136,9 @@ impl Activations {
             parts,
             packed,
         })
+    }
+    /// Packed rows of `x`, normalised.
+    pub(crate) const fn normed_rows(&self, hidden: usize) -> Matrix {
+        Matrix::new(self.normed.ptr(), self.dtype, hidden)
     }
 }

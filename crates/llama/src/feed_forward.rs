@@ -9,7 +9,7 @@ use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType, Gate, UnaryOp}
 
 use crate::activations::ExpertActivations;
 use crate::config::ExpertConfig;
-use crate::layer::{Pass, rms_norm};
+use crate::layer::{Pass, normalise};
 use crate::linear::{Into, Linear};
 use crate::weights::{Loader, Weight};
 use crate::{Architecture, Config, Result};
@@ -117,7 +117,7 @@ impl Network {
             vec![(part("ffn_up"), 2 * inner)]
         };
         let gate_up = Linear::load(loader, &gate_up, hidden)?;
-        Ok(Self { gate_up, down: Linear::single(loader, &part("ffn_down"), hidden, inner)?, inner })
+        Ok(Self { gate_up, down: Linear::into_residual(loader, &part("ffn_down"), hidden, inner)?, inner })
     }
 
     /// What is inside for the pass's `x`, normalised: packed rows of `activations.inner`.
@@ -151,13 +151,13 @@ impl Experts {
         let Some(experts) = &a.experts else { return Ok(()) };
         let (rows, hidden) = (a.rows, config.hidden);
         let ExpertConfig { count, used, intermediate, .. } = self.config;
-        rms_norm(pass, &a.x, &a.update, norm, rows, hidden)?;
-        let normed = Matrix::new(a.update.ptr(), a.dtype, hidden);
+        normalise(pass, &a.x, norm, rows)?;
+        let normed = a.normed_rows(hidden);
         self.choose(backend, rows, normed, experts)?;
 
         let (inner, x) = (
             Matrix::new(experts.inner.ptr(), a.dtype, intermediate),
-            Matrix::new(a.x.ptr(), a.dtype, hidden),
+            Matrix::new(a.x.ptr(), a.residual, hidden),
         );
         let (indices, shape) = (experts.indices.ptr(), [rows, used, count]);
         let mut gate_up = ExpertMatmulDesc::new(shape, normed, self.gate_up.matrix, indices, inner);

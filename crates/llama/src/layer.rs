@@ -7,7 +7,7 @@ use backend_api::desc::{
     RopeTables, TensorDesc,
 };
 use backend_api::owned::Buffer;
-use backend_api::{BackendResult, BinaryOp, ComputeBackend, Gate};
+use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType, Gate};
 
 use crate::activations::Activations;
 use crate::cache::{Cache, Heads, Placement};
@@ -87,24 +87,24 @@ impl Layer {
             (None, "post_attention_norm")
         } else {
             let required = config.architecture.has_post_norms();
-            (loader.vector_if(required, &norm("post_attention_norm"), hidden)?, "ffn_norm")
+            (loader.norm_if(required, &norm("post_attention_norm"), hidden)?, "ffn_norm")
         };
         let feed_forward = FeedForward::load(loader, config, index)?;
         // What experts add isn't normalised, so that a file with such a norm is refused.
         let ffn_post_norm = match &feed_forward {
             FeedForward::Experts(_) => None,
             FeedForward::Dense(_) => {
-                loader.vector_if(config.architecture.has_post_norms(), &norm("post_ffw_norm"), hidden)?
+                loader.norm_if(config.architecture.has_post_norms(), &norm("post_ffw_norm"), hidden)?
             }
         };
         Ok(Self {
             index,
-            attention_norm: loader.vector(&norm("attn_norm"), hidden)?,
+            attention_norm: loader.norm(&norm("attn_norm"), hidden)?,
             projections: Projections::load(loader, config, index)?,
             sinks: loader.optional_f32(&norm("attn_sinks"), config.heads)?,
-            attention_output: Linear::single(loader, &name("attn_output"), hidden, query)?,
+            attention_output: Linear::into_residual(loader, &name("attn_output"), hidden, query)?,
             attention_post_norm,
-            ffn_norm: loader.vector(&norm(ffn_norm), hidden)?,
+            ffn_norm: loader.norm(&norm(ffn_norm), hidden)?,
             feed_forward,
             ffn_post_norm,
         })
@@ -123,6 +123,11 @@ impl Layer {
     /// Whether gate and up projections are written before the gate is opened.
     pub(crate) fn has_gates_apart(&self) -> bool {
         self.feed_forward.has_gates_apart()
+    }
+
+    /// Whether what a block makes is normalised before it is added.
+    pub(crate) const fn has_post_norms(&self) -> bool {
+        self.attention_post_norm.is_some() || self.ffn_post_norm.is_some()
     }
 
     /// The weights of all products.
@@ -171,14 +176,16 @@ impl Layer {
     ) -> BackendResult<()> {
         let Pass { backend, config, activations: a, .. } = *pass;
         let (rows, hidden) = (a.rows, config.hidden);
-        let Some(norm) = post_norm else {
-            return output.forward(backend, rows, input, Matrix::new(a.x.ptr(), a.dtype, hidden), Into::Add);
+        let matrix = |buffer: &Buffer| Matrix::new(buffer.ptr(), a.residual, hidden);
+        // Activations for a layer with such a norm have a block's output.
+        let Some((norm, block)) = post_norm.zip(a.block.as_ref()) else {
+            return output.forward(backend, rows, input, matrix(&a.x), Into::Add);
         };
-        output.forward(backend, rows, input, Matrix::new(a.update.ptr(), a.dtype, hidden), Into::Assign)?;
-        rms_norm(pass, &a.update, &a.update, norm, rows, hidden)?;
+        output.forward(backend, rows, input, matrix(block), Into::Assign)?;
+        rms_norm(pass, a.residual, block, norm, [rows, hidden])?;
         let shape = [rows, hidden];
-        let [x, update] = [&a.x, &a.update].map(|buffer| TensorDesc::packed(buffer.ptr(), a.dtype, &shape));
-        backend.binary_ext(&BinaryDesc::new(BinaryOp::Add, x, update, x))
+        let [x, block] = [&a.x, block].map(|buffer| TensorDesc::packed(buffer.ptr(), a.residual, &shape));
+        backend.binary_ext(&BinaryDesc::new(BinaryOp::Add, x, block, x))
     }
 
     /// Rotates queries and keys by their positions, and appends keys and values to the cache.
@@ -270,29 +277,39 @@ impl Projections {
         match self {
             Self::Stacked(linear) => linear.forward_normed(pass, norm, a.parts[0]),
             Self::Normalised { parts, query_norm, key_norm } => {
-                rms_norm(pass, &a.x, &a.update, norm, a.rows, config.hidden)?;
-                let x = Matrix::new(a.update.ptr(), a.dtype, config.hidden);
+                normalise(pass, &a.x, norm, a.rows)?;
+                let x = a.normed_rows(config.hidden);
                 for (linear, part) in parts.iter().zip(a.parts) {
                     linear.forward(backend, a.rows, x, part, Into::Assign)?;
                 }
                 // Activations of such a layer have both packed.
                 let Some([queries, keys]) = &a.packed else { return Ok(()) };
-                rms_norm(pass, queries, queries, query_norm, a.rows * config.heads, config.head_dim)?;
-                rms_norm(pass, keys, keys, key_norm, a.rows * config.kv_heads, config.head_dim)
+                rms_norm(pass, a.dtype, queries, query_norm, [a.rows * config.heads, config.head_dim])?;
+                rms_norm(pass, a.dtype, keys, key_norm, [a.rows * config.kv_heads, config.head_dim])
             }
         }
     }
 }
 
-pub(crate) fn rms_norm(
+/// Normalises `rows` packed rows of the residual stream into `activations.normed`.
+pub(crate) fn normalise(pass: &Pass<'_>, x: &Buffer, weight: &Buffer, rows: usize) -> BackendResult<()> {
+    let (a, hidden) = (pass.activations, pass.config.hidden);
+    let desc = RmsNormDesc::new(a.residual, x.ptr(), a.normed.ptr(), rows, hidden)
+        .with_output_dtype(a.dtype)
+        .with_eps(pass.config.rms_eps)
+        .with_weight(weight.ptr());
+    pass.backend.rms_norm(&desc)
+}
+
+/// Normalises packed rows where they are.
+fn rms_norm(
     pass: &Pass<'_>,
-    input: &Buffer,
-    output: &Buffer,
+    dtype: DType,
+    x: &Buffer,
     weight: &Buffer,
-    rows: usize,
-    columns: usize,
+    [rows, columns]: [usize; 2],
 ) -> BackendResult<()> {
-    let desc = RmsNormDesc::new(pass.activations.dtype, input.ptr(), output.ptr(), rows, columns)
+    let desc = RmsNormDesc::new(dtype, x.ptr(), x.ptr(), rows, columns)
         .with_eps(pass.config.rms_eps)
         .with_weight(weight.ptr());
     pass.backend.rms_norm(&desc)

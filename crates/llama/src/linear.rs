@@ -9,7 +9,7 @@ use backend_api::quant::QuantFormat;
 use backend_api::{BackendResult, BackendTranspose, ComputeBackend, DType, Gate};
 
 use crate::Result;
-use crate::layer::{Pass, rms_norm};
+use crate::layer::{Pass, normalise};
 use crate::weights::{Loader, NeighbouringPairs, Storage, Weight};
 
 /// Elements of a row that products on tensor cores normalise themselves.
@@ -95,9 +95,15 @@ impl Linear {
         Ok(Self { parts: loaded })
     }
 
-    /// One matrix, by name without `.weight`.
-    pub(crate) fn single(loader: &mut Loader<'_>, name: &str, outputs: usize, inputs: usize) -> Result<Self> {
-        Self::load(loader, &[(name.to_owned(), outputs)], inputs)
+    /// One matrix, by name without `.weight`, whose results belong to the residual stream.
+    pub(crate) fn into_residual(
+        loader: &mut Loader<'_>,
+        name: &str,
+        outputs: usize,
+        inputs: usize,
+    ) -> Result<Self> {
+        let dtype = loader.residual();
+        Self::into_type(loader, &[(name.to_owned(), outputs)], inputs, dtype)
     }
 
     /// The weights of the products.
@@ -146,8 +152,8 @@ impl Linear {
                 return products.iter().try_for_each(|desc| pass.backend.quant_matmul(desc));
             }
         }
-        rms_norm(pass, &a.x, &a.update, norm, a.rows, hidden)?;
-        self.forward(pass.backend, a.rows, Matrix::new(a.update.ptr(), a.dtype, hidden), y, Into::Assign)
+        normalise(pass, &a.x, norm, a.rows)?;
+        self.forward(pass.backend, a.rows, a.normed_rows(hidden), y, Into::Assign)
     }
 
     /// The pass's `inner`, packed rows of `inner` numbers: a function of the first half of `rms_norm(x) · Wᵀ + b` times the second.
@@ -201,9 +207,12 @@ impl Weight {
         bias: Option<&Buffer>,
     ) -> Option<QuantMatmulDesc> {
         let Storage::Quant(format) = self.storage else { return None };
-        let x = Matrix::new(x.ptr(), pass.activations.dtype, pass.config.hidden);
+        let a = pass.activations;
+        let x = Matrix::new(x.ptr(), a.residual, pass.config.hidden);
         let desc = self.quantised(format, rows, x, y, bias);
-        Some(desc.with_norm(RmsNorm::new(norm.ptr(), pass.config.rms_eps)))
+        let mut norm = RmsNorm::new(norm.ptr(), pass.config.rms_eps);
+        norm.output_dtype = (a.dtype != a.residual).then_some(a.dtype);
+        Some(desc.with_norm(norm))
     }
 
     /// `y = x · Wᵀ + b` with weights of a quantised format.

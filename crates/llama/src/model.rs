@@ -10,10 +10,10 @@ use backend_api::{BackendResult, ComputeBackend, DType, MathMode, UnaryOp};
 
 use crate::activations::Activations;
 use crate::gguf::Gguf;
-use crate::layer::{Layer, Pass, rms_norm};
+use crate::layer::{Layer, Pass, normalise};
 use crate::linear::Into;
 use crate::weights::{Loader, Weight, refuse_others};
-use crate::{Config, Error, Result};
+use crate::{Config, Error, Precision, Result};
 
 /// A decoder's weights. What it remembers of texts is in a [`Session`](crate::Session).
 #[derive(Debug)]
@@ -25,8 +25,7 @@ pub struct Model {
     output_norm: Buffer,
     /// The embeddings, where the file has no output matrix.
     output: Option<Weight>,
-    /// The type of activations.
-    activations: DType,
+    precision: Precision,
 }
 
 impl Model {
@@ -41,22 +40,21 @@ impl Model {
         file: &Gguf<'_>,
         progress: impl FnMut(usize, usize),
     ) -> Result<Self> {
-        Self::load_with(backend, file, DType::F32, progress)
+        Self::load_with(backend, file, Precision::F32, progress)
     }
 
-    /// [`load`](Self::load) for activations of `activations`, f32 or f16. Those of f16 are multiplied on tensor
-    /// cores, and lose what f16 doesn't have: numbers above 65504, which some models reach, and digits.
+    /// [`load`](Self::load) for activations of other types, such as [`Precision::of_device`] suggests.
     ///
     /// # Errors
     /// As [`load`](Self::load); [`Error::Backend`] also for a type that the backend doesn't have.
     pub fn load_with(
         backend: &Arc<dyn ComputeBackend>,
         file: &Gguf<'_>,
-        activations: DType,
+        precision: Precision,
         mut progress: impl FnMut(usize, usize),
     ) -> Result<Self> {
         let config = Config::from_gguf(file)?;
-        let mut loader = Loader::new(backend, file, activations, &mut progress)?;
+        let mut loader = Loader::new(backend, file, precision, &mut progress)?;
         let (rows, hidden) = (config.vocabulary, config.hidden);
         let embeddings = loader.matrix("token_embd.weight", rows, hidden)?;
         // Not by the number that the metadata claims: a layer that isn't there ends the loop.
@@ -65,21 +63,13 @@ impl Model {
             layers.push(Layer::load(&mut loader, &config, index)?);
         }
         alike(&layers)?;
-        let output_norm = loader.vector("output_norm.weight", hidden)?;
+        let output_norm = loader.norm("output_norm.weight", hidden)?;
         let output = loader.has("output.weight");
         let output = output.then(|| loader.matrix("output.weight", rows, hidden)).transpose()?;
         let taken = loader.finish();
         let tensors = file.tensors().map(|(name, tensor)| (name, tensor.kind, tensor.shape.as_slice()));
         refuse_others(&config, &taken, tensors)?;
-        Ok(Self {
-            backend: Arc::clone(backend),
-            config,
-            embeddings,
-            layers,
-            output_norm,
-            output,
-            activations,
-        })
+        Ok(Self { backend: Arc::clone(backend), config, embeddings, layers, output_norm, output, precision })
     }
 
     /// With another arithmetic of all products with quantised weights: [`MathMode::Int8`] allows their activations to
@@ -103,32 +93,34 @@ impl Model {
         &self.backend
     }
 
-    /// The type of activations.
-    pub(crate) const fn dtype(&self) -> DType {
-        self.activations
+    /// The element types of activations.
+    #[must_use]
+    pub const fn precision(&self) -> Precision {
+        self.precision
     }
 
     /// Room for a pass over so many rows.
     pub(crate) fn activations(&self, rows: usize) -> BackendResult<Activations> {
-        let kinds = [self.layers.iter().any(Layer::is_split), self.layers.iter().any(Layer::has_gates_apart)];
-        let stored = self.embeddings.stored_rows(self.activations);
-        Activations::new(&self.backend, &self.config, (rows, self.activations), stored, kinds)
+        let kinds = [Layer::is_split, Layer::has_gates_apart, Layer::has_post_norms];
+        let kinds = kinds.map(|is_kind| self.layers.iter().any(is_kind));
+        let stored = self.embeddings.stored_rows(self.precision.residual());
+        Activations::new(&self.backend, &self.config, (rows, self.precision), stored, kinds)
     }
 
     /// The pass of `activations.ids` through all layers: `activations.x` becomes what the last one leaves.
     pub(crate) fn forward(&self, pass: &Pass<'_>) -> BackendResult<()> {
         let Pass { backend, activations: a, .. } = *pass;
-        self.embeddings.lookup(backend, a.rows, &a.ids, a.stored.as_ref(), (&a.x, a.dtype))?;
+        self.embeddings.lookup(backend, a.rows, &a.ids, a.stored.as_ref(), (&a.x, a.residual))?;
         if self.config.embedding_scale != 1.0 {
             let shape = [a.rows, self.config.hidden];
-            let x = TensorDesc::packed(a.x.ptr(), a.dtype, &shape);
+            let x = TensorDesc::packed(a.x.ptr(), a.residual, &shape);
             backend.affine(&AffineDesc::new(x, x, self.config.embedding_scale, 0.0))?;
         }
         self.layers.iter().try_for_each(|layer| layer.forward(pass))
     }
 
     /// The logits of `rows` packed rows of `x`, no more than the pass has. An operation normalises them into the activations'
-    /// `update` where the product can't.
+    /// `normed` where the product can't.
     pub(crate) fn logits(
         &self,
         pass: &Pass<'_>,
@@ -140,12 +132,11 @@ impl Model {
         if let Some(desc) = output.normed(pass, rows, x, &self.output_norm, logits, None) {
             return pass.backend.quant_matmul(&desc);
         }
-        let normed = &pass.activations.update;
-        rms_norm(pass, x, normed, &self.output_norm, rows, self.config.hidden)?;
+        normalise(pass, x, &self.output_norm, rows)?;
         output.product(
             pass.backend,
             rows,
-            Matrix::new(normed.ptr(), self.activations, self.config.hidden),
+            pass.activations.normed_rows(self.config.hidden),
             logits,
             None,
             Into::Assign,

@@ -133,7 +133,7 @@ impl Session {
         let config = model.config();
         let has_f16 = backend.capabilities()?.f16;
         let default = if has_f16 { DType::F16 } else { DType::F32 };
-        let (cache, activations) = (cache.unwrap_or(default.into()), model.dtype());
+        let (cache, activations) = (cache.unwrap_or(default.into()), model.precision().operands());
         match cache {
             KvFormat::Float(DType::F16) if !has_f16 => {
                 let need = "a device with f16 for a cache of f16; one of f32 or q8_0 does without".to_owned();
@@ -311,7 +311,7 @@ impl Ends {
             return Ok(None);
         }
         let (backend, count) = (model.backend(), rows.len());
-        let x = Buffer::of(backend, model.dtype(), &[count, model.config().hidden])?;
+        let x = Buffer::of(backend, model.precision().residual(), &[count, model.config().hidden])?;
         Ok(Some(Self { count, rows: Buffer::from_slice(backend, rows)?, x, logits }))
     }
 
@@ -319,7 +319,7 @@ impl Ends {
         let Self { count, ref rows, ref x, logits } = *self;
         let a = pass.activations;
         let shape = IndexShape { rows: a.rows, columns: pass.config.hidden, count };
-        pass.backend.gather(&GatherDesc::new(a.dtype, a.x.ptr(), rows.ptr(), x.ptr(), shape))?;
+        pass.backend.gather(&GatherDesc::new(a.residual, a.x.ptr(), rows.ptr(), x.ptr(), shape))?;
         model.logits(pass, count, x, logits)
     }
 }

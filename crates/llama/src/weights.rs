@@ -16,7 +16,7 @@ use backend_api::quant::{self, QuantFormat};
 use backend_api::{BackendError, ComputeBackend, DType, ErrorKind, MathMode};
 
 use crate::gguf::{Gguf, Tensor, TensorType};
-use crate::{Error, Result};
+use crate::{Error, Precision, Result};
 pub(crate) use pairs::NeighbouringPairs;
 use planes::Rows;
 pub(crate) use taken::refuse_others;
@@ -50,6 +50,8 @@ pub(crate) struct Loader<'a> {
     file: &'a Gguf<'a>,
     /// The type of vectors, and of matrices that are read with them.
     dtype: DType,
+    /// The type of the residual stream.
+    residual: DType,
     has_f16: bool,
     has_quant: bool,
     /// Names of the tensors that were read.
@@ -63,11 +65,12 @@ impl<'a> Loader<'a> {
     pub(crate) fn new(
         backend: &'a Arc<dyn ComputeBackend>,
         file: &'a Gguf<'a>,
-        dtype: DType,
+        precision: Precision,
         progress: Progress<'a>,
     ) -> Result<Self> {
         let total = file.tensors().fold(0usize, |sum, (_, tensor)| sum.saturating_add(tensor.data.len()));
         let (has_f16, has_quant) = (backend.capabilities()?.f16, has_quant(backend.as_ref())?);
+        let dtype = precision.operands();
         if dtype == DType::F16 && !has_f16 {
             let need = "a device with f16 for activations of f16".to_owned();
             return Err(BackendError::Unsupported { op: "load", need }.into());
@@ -76,6 +79,7 @@ impl<'a> Loader<'a> {
             backend,
             file,
             dtype,
+            residual: precision.residual(),
             has_f16,
             has_quant,
             taken: BTreeSet::new(),
@@ -85,9 +89,14 @@ impl<'a> Loader<'a> {
         })
     }
 
-    /// The type of vectors and of activations.
+    /// The type of activations but the residual stream.
     pub(crate) const fn dtype(&self) -> DType {
         self.dtype
+    }
+
+    /// The type of the residual stream.
+    pub(crate) const fn residual(&self) -> DType {
+        self.residual
     }
 
     /// Reports that all is there, with what isn't uploaded as it is or not needed, and tells what was read.
@@ -132,6 +141,17 @@ impl<'a> Loader<'a> {
     /// [`vector`](Self::vector), if the file has it or if it is `required`.
     pub(crate) fn vector_if(&mut self, required: bool, name: &str, len: usize) -> Result<Option<Buffer>> {
         if required || self.has(name) { self.vector(name, len).map(Some) } else { Ok(None) }
+    }
+
+    /// The weight `name` of a norm of the residual stream or of what is added to it.
+    pub(crate) fn norm(&mut self, name: &str, len: usize) -> Result<Buffer> {
+        let numbers = self.numbers(name, &[len])?;
+        self.upload(self.residual, &numbers)
+    }
+
+    /// [`norm`](Self::norm), if the file has it or if it is `required`.
+    pub(crate) fn norm_if(&mut self, required: bool, name: &str, len: usize) -> Result<Option<Buffer>> {
+        if required || self.has(name) { self.norm(name, len).map(Some) } else { Ok(None) }
     }
 
     /// The vector `name` as f32, if the file has it.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use backend_api::{ComputeBackend, DType, MathMode};
 use backend_cpu::CpuBackend;
 use llama::gguf::{Gguf, Index};
-use llama::{ChatPrompt, Input, Message, Sampler, Sampling};
+use llama::{ChatPrompt, Input, Message, Precision, Sampler, Sampling};
 use llama::{Ended, Error, Generation, Model, Progress, Session, SessionOptions, Tokenizer, generate};
 
 /// A part of a document that the model wasn't trained on, which stays as it is.
@@ -28,14 +28,14 @@ fn read(format: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn session(bytes: &[u8], activations: DType) -> (Session, Tokenizer) {
-    session_with(bytes, activations, MathMode::Standard)
+fn session(bytes: &[u8], precision: Precision) -> (Session, Tokenizer) {
+    session_with(bytes, precision, MathMode::Standard)
 }
 
-fn session_with(bytes: &[u8], activations: DType, math: MathMode) -> (Session, Tokenizer) {
+fn session_with(bytes: &[u8], precision: Precision, math: MathMode) -> (Session, Tokenizer) {
     let file = Gguf::parse(bytes).unwrap();
     let backend: Arc<dyn ComputeBackend> = Arc::new(CpuBackend::new());
-    let model = Model::load_with(&backend, &file, activations, |_, _| ()).unwrap();
+    let model = Model::load_with(&backend, &file, precision, |_, _| ()).unwrap();
     let model = Arc::new(model.with_math(math));
     let context = model.config().context_length;
     let session = Session::new(&model, SessionOptions::new(context)).unwrap();
@@ -49,8 +49,8 @@ fn penalised(repetition_penalty: f32) -> Sampling {
     sampling
 }
 
-fn perplexity(format: &str, activations: DType) -> f64 {
-    let (mut session, tokenizer) = session(&read(format), activations);
+fn perplexity(format: &str, precision: Precision) -> f64 {
+    let (mut session, tokenizer) = session(&read(format), precision);
     let tokens = tokenizer.encode(HELD_OUT, true).unwrap();
     assert_eq!(tokens.len(), 1 + HELD_OUT.len(), "a token is a byte");
     llama::perplexity(&mut session, &tokenizer, &tokens).unwrap().perplexity()
@@ -59,10 +59,10 @@ fn perplexity(format: &str, activations: DType) -> f64 {
 #[test]
 fn quantising_costs_little() {
     // The weights are numbers of f16, so this file is the model itself.
-    let exact = perplexity("f16", DType::F32);
+    let exact = perplexity("f16", Precision::F32);
     assert!(PERPLEXITY.contains(&exact), "a perplexity of {exact}, README.md says {PERPLEXITY:?}");
     for (format, most) in [("q8_0", 0.005), ("q4_0", 0.06)] {
-        let loss = perplexity(format, DType::F32) / exact - 1.0;
+        let loss = perplexity(format, Precision::F32) / exact - 1.0;
         assert!(loss < most, "{format} has a perplexity {:.2} % above {exact}", 100.0 * loss);
     }
     let bytes: usize = ["f16", "q8_0", "q4_0"].map(|format| read(format).len()).iter().sum();
@@ -80,7 +80,7 @@ fn chunks_are_llama_cpps() {
         let at = bytes.windows(key.len()).position(|window| window == key).unwrap();
         // Behind the type of the value, four bytes.
         bytes[at + key.len() + 4] = adds_bos.into();
-        let (whole, tokenizer) = session(&bytes, DType::F32);
+        let (whole, tokenizer) = session(&bytes, Precision::F32);
         let options = SessionOptions::new(CONTEXT).with_cache(DType::F32.into());
         let mut session = Session::new(whole.model(), options).unwrap();
         let bos = tokenizer.bos().unwrap();
@@ -118,9 +118,11 @@ fn chunks_are_llama_cpps() {
 /// Activations are rounded several times a layer, each time to a relative 2⁻¹¹: less than Q8_0 may cost.
 #[test]
 fn activations_of_f16_cost_little() {
-    let exact = perplexity("q8_0", DType::F32);
-    let loss = perplexity("q8_0", DType::F16) / exact - 1.0;
-    assert!(loss.abs() < 0.005, "activations of f16 have a perplexity {:.2} % above {exact}", 100.0 * loss);
+    let exact = perplexity("q8_0", Precision::F32);
+    for precision in [Precision::F16, Precision::Mixed] {
+        let loss = perplexity("q8_0", precision) / exact - 1.0;
+        assert!(loss.abs() < 0.005, "{precision:?} has a perplexity {:.2} % above {exact}", 100.0 * loss);
+    }
 }
 
 /// Of texts in one pass and of single tokens. A rounded activation is off by a 254th of the largest of its block at
@@ -129,7 +131,7 @@ fn activations_of_f16_cost_little() {
 fn activations_of_8_bits_cost_little() {
     for format in ["q8_0", "q4_0"] {
         let perplexity = |math| {
-            let (mut session, tokenizer) = session_with(&read(format), DType::F32, math);
+            let (mut session, tokenizer) = session_with(&read(format), Precision::F32, math);
             let tokens = tokenizer.encode(HELD_OUT, true).unwrap();
             let whole = llama::perplexity(&mut session, &tokenizer, &tokens).unwrap().perplexity();
             session.truncate(0, 0);
@@ -153,7 +155,7 @@ fn activations_of_8_bits_cost_little() {
 /// Tokens are bytes, so that lengths are known. Before the first stands the token that begins a text.
 #[test]
 fn chats_forget_their_oldest_messages() {
-    let (_, tokenizer) = session(&read("q4_0"), DType::F32);
+    let (_, tokenizer) = session(&read("q4_0"), Precision::F32);
     let chat = |parts: &[(&str, &str)]| -> Vec<Message> {
         parts.iter().map(|&(role, content)| Message::new(role, content)).collect()
     };
@@ -174,7 +176,7 @@ fn chats_forget_their_oldest_messages() {
 
 #[test]
 fn it_goes_on_with_a_text() {
-    let (mut session, tokenizer) = session(&read("q4_0"), DType::F32);
+    let (mut session, tokenizer) = session(&read("q4_0"), Precision::F32);
     let prompt = tokenizer.encode("A kernel is", true).unwrap();
     assert_eq!((prompt.len(), tokenizer.bos()), (12, prompt.first().copied()));
     let mut sampler = Sampler::new(Sampling::greedy());
@@ -186,7 +188,7 @@ fn it_goes_on_with_a_text() {
 /// What the session has of a text is recent as well: a text is the one that a session without it would make.
 #[test]
 fn texts_that_go_on_remember_what_is_recent() {
-    let (mut session, tokenizer) = session(&read("q8_0"), DType::F32);
+    let (mut session, tokenizer) = session(&read("q8_0"), Precision::F32);
     let prompt = tokenizer.encode("A kernel is compiled for each buffer", true).unwrap();
     let sampling = penalised(4.0);
     let texts = [0, 3, prompt.len() - 1].map(|len| {
@@ -227,7 +229,7 @@ async fn generated(
 #[test]
 fn texts_end_once() {
     pollster::block_on(async {
-        let (mut session, tokenizer) = session(&read("q8_0"), DType::F32);
+        let (mut session, tokenizer) = session(&read("q8_0"), Precision::F32);
         let prompt = tokenizer.encode("A kernel is", true).unwrap();
         for (count, context) in [(3, false), (1000, true)] {
             session.truncate(0, 0);
@@ -259,7 +261,7 @@ fn texts_end_once() {
 
 #[test]
 fn windows_that_no_device_looks_at_are_refused() {
-    let (mut session, tokenizer) = session(&read("q8_0"), DType::F32);
+    let (mut session, tokenizer) = session(&read("q8_0"), Precision::F32);
     let prompt = tokenizer.encode("A kernel is", true).unwrap();
     let mut sampling = penalised(1.1);
     for (window, is_taken) in [(32_768, true), (32_769, false), (usize::MAX, false)] {
@@ -274,7 +276,7 @@ fn windows_that_no_device_looks_at_are_refused() {
 
 #[test]
 fn a_short_context_is_told() {
-    let (whole, tokenizer) = session(&read("q8_0"), DType::F32);
+    let (whole, tokenizer) = session(&read("q8_0"), Precision::F32);
     for context in 1..4 {
         let mut session = Session::new(whole.model(), SessionOptions::new(context)).unwrap();
         let score = llama::perplexity(&mut session, &tokenizer, &[65; 9]);
@@ -289,11 +291,11 @@ fn a_short_context_is_told() {
 fn pieces_of_a_file_go_on_with_a_text_alike() {
     pollster::block_on(async {
         let bytes = read("q8_0");
-        let (mut whole, tokenizer) = session(&bytes, DType::F32);
+        let (mut whole, tokenizer) = session(&bytes, Precision::F32);
         let source = bytes.as_slice();
         let index = Index::read(source).await.unwrap();
         let mut told = (0, 0);
-        let model = Model::load_from(whole.model().backend(), source, &index, DType::F32, |done, all| {
+        let model = Model::load_from(whole.model().backend(), source, &index, Precision::F32, |done, all| {
             told = (done, all);
         });
         let model = Arc::new(model.await.unwrap());

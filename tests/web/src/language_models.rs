@@ -5,7 +5,7 @@ use std::sync::Arc;
 use backend_api::{ComputeBackend, DType};
 use js_sys::Uint8Array;
 use llama::gguf::Index;
-use llama::{Input, Model, Result, Session, SessionOptions};
+use llama::{Input, Model, Precision, Result, Session, SessionOptions};
 
 /// What follows the first `prompt` tokens, taken in one step, and each one more, captured and replayed: logits,
 /// `[tokens − prompt + 1, vocabulary]`.
@@ -18,7 +18,7 @@ pub(crate) async fn logits(
     let backend: Arc<dyn ComputeBackend> = Arc::from(super::open(backend).await?.backend);
     let file = file.to_vec();
     let index = Index::read(file.as_slice()).await?;
-    let model = Model::load_from(&backend, file.as_slice(), &index, DType::F32, |_, _| ()).await?;
+    let model = Model::load_from(&backend, file.as_slice(), &index, Precision::F32, |_, _| ()).await?;
     let options = SessionOptions::new(tokens.len()).with_cache(DType::F32.into());
     let mut session = Session::new(&Arc::new(model), options)?;
     let (first, rest) = tokens.split_at(prompt.min(tokens.len()));

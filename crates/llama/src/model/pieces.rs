@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use backend_api::{ComputeBackend, DType};
+use backend_api::ComputeBackend;
 
 use super::{Model, alike};
-use crate::Result;
 use crate::gguf::{Index, Source};
 use crate::layer::Layer;
 use crate::weights::{Loader, refuse_others};
+use crate::{Precision, Result};
 
 impl Model {
     /// [`load_with`](Self::load_with) that waits without blocking, for a file that needn't fit into memory: a
@@ -22,7 +22,7 @@ impl Model {
         backend: &Arc<dyn ComputeBackend>,
         source: &(impl Source + ?Sized),
         index: &Index,
-        activations: DType,
+        precision: Precision,
         mut progress: impl FnMut(u64, u64),
     ) -> Result<Self> {
         let config = index.config(source).await?;
@@ -33,7 +33,7 @@ impl Model {
             progress(read.min(all), all);
         };
         let (taken, progress) = (BTreeSet::new(), &mut progress);
-        let mut pieces = Pieces { backend, source, index, activations, taken, progress };
+        let mut pieces = Pieces { backend, source, index, precision, taken, progress };
 
         let name = "token_embd.weight";
         let embeddings =
@@ -48,7 +48,7 @@ impl Model {
         alike(&layers)?;
         let ends = ["output_norm.weight", "output.weight"];
         let load = |loader: &mut Loader<'_>| {
-            let norm = loader.vector(ends[0], hidden)?;
+            let norm = loader.norm(ends[0], hidden)?;
             let output = loader.has(ends[1]).then(|| loader.matrix(ends[1], rows, hidden)).transpose()?;
             Ok((norm, output))
         };
@@ -57,7 +57,7 @@ impl Model {
         // With what isn't needed.
         (pieces.progress)(all);
         let backend = Arc::clone(backend);
-        Ok(Self { backend, config, embeddings, layers, output_norm, output, activations })
+        Ok(Self { backend, config, embeddings, layers, output_norm, output, precision })
     }
 }
 
@@ -66,7 +66,7 @@ struct Pieces<'a, S: ?Sized> {
     backend: &'a Arc<dyn ComputeBackend>,
     source: &'a S,
     index: &'a Index,
-    activations: DType,
+    precision: Precision,
     /// Names of the tensors that were read.
     taken: BTreeSet<String>,
     progress: &'a mut dyn FnMut(u64),
@@ -82,7 +82,7 @@ impl<S: Source + ?Sized> Pieces<'_, S> {
         let piece = self.index.piece(self.source, meant, self.progress).await?;
         let file = piece.file();
         let mut ignored = |_: usize, _: usize| ();
-        let mut loader = Loader::new(self.backend, &file, self.activations, &mut ignored)?;
+        let mut loader = Loader::new(self.backend, &file, self.precision, &mut ignored)?;
         let loaded = load(&mut loader)?;
         self.taken.append(&mut loader.finish());
         // Bounds the uploads on their way.

@@ -96,7 +96,10 @@ impl Session {
                 Ok(Window { reach: Buffer::from_slice(backend, &reach)?, hidden: u32s(slots * keys)? })
             })
             .transpose()?;
-        let mask = window.as_ref().map(|_| Buffer::of(backend, model.dtype(), &[slots, keys])).transpose()?;
+        let mask = window
+            .as_ref()
+            .map(|_| Buffer::of(backend, model.precision().operands(), &[slots, keys]))
+            .transpose()?;
         let room = |dtype| Buffer::of(backend, dtype, &[slots, 2 * config.kv_width()]);
         let counters = u32s(3 * slots)?;
         let bytes = slots * DType::U32.size();

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
+use backend_api::ComputeBackend;
 use backend_api::kv::KvFormat;
-use backend_api::{ComputeBackend, DType};
 use candle_core::quantized::GgmlDType;
 use llama::gguf::Gguf;
-use llama::{Error, Input, Model, Sampler, Sampling, Session, SessionOptions};
+use llama::{Error, Input, Model, Precision, Sampler, Sampling, Session, SessionOptions};
 
 use crate::random::{RandomModel, recipe};
 
@@ -95,7 +95,7 @@ pub(crate) fn overflows_within_a_call_are_refused(backend: &Arc<dyn ComputeBacke
     for token in 0..67 {
         put(output + token * hidden * 4, if token == 12 { 1e-3 } else { 0.0 });
     }
-    let model = Model::load_with(backend, &Gguf::parse(&file)?, DType::F16, |_, _| ());
+    let model = Model::load_with(backend, &Gguf::parse(&file)?, Precision::F16, |_, _| ());
     if !backend.capabilities()?.f16 {
         ensure!(model.is_err(), "a device without f16 took it");
         return Ok(());

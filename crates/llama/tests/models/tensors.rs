@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
-use backend_api::{ComputeBackend, DType};
+use backend_api::ComputeBackend;
 use candle_core::quantized::GgmlDType;
 use llama::gguf::{Gguf, Index};
-use llama::{Error, Model};
+use llama::{Error, Model, Precision};
 
 use crate::random::{RandomModel, recipe};
 
@@ -15,7 +15,7 @@ fn refused(backend: &Arc<dyn ComputeBackend>, file: &[u8]) -> anyhow::Result<[Op
     let whole = Model::load(backend, &Gguf::parse(file)?, |_, _| ());
     let pieces = pollster::block_on(async {
         let index = Index::read(file).await?;
-        Model::load_from(backend, file, &index, DType::F32, |_, _| ()).await
+        Model::load_from(backend, file, &index, Precision::F32, |_, _| ()).await
     });
     Ok([whole.err(), pieces.err()])
 }

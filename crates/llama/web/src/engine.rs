@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use backend_api::{BackendError, DType};
+use backend_api::BackendError;
 use js_sys::{ArrayBuffer, WebAssembly};
 use llama::gguf::{Index, Source, Value};
-use llama::{ChatTemplate, Error, Model, Result, Session, SessionOptions, Tokenizer};
+use llama::{ChatTemplate, Error, Model, Precision, Result, Session, SessionOptions, Tokenizer};
 use wasm_bindgen::JsCast;
 use web_page::Device;
 
@@ -40,7 +40,7 @@ impl Engine {
         let index = Index::read(file).await?;
         let tokenizer = Tokenizer::from_metadata(index.metadata())?;
         let template = ChatTemplate::from_metadata(index.metadata(), &tokenizer)?;
-        let model = Model::load_from(&self.device.backend, file, &index, DType::F32, progress).await?;
+        let model = Model::load_from(&self.device.backend, file, &index, Precision::F32, progress).await?;
         let context = context.min(model.config().context_length);
         let name = index.metadata().get("general.name").and_then(Value::text).unwrap_or_default();
         let report = report::Model {

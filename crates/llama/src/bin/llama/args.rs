@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use backend_api::kv::KvFormat;
 use backend_api::{DType, MathMode};
 use clap::{Parser, Subcommand, ValueEnum};
-use llama::Sampling;
+use llama::{Precision, Sampling};
 
 /// Runs language models from GGUF files on any device there is.
 ///
@@ -50,9 +50,10 @@ pub(crate) struct Common {
     #[arg(long, value_enum)]
     pub(crate) cache_type: Option<CacheType>,
 
-    /// Compute with activations of f16 rather than of f32, which is faster on tensor cores
-    #[arg(long)]
-    pub(crate) half: bool,
+    /// The types of activations: f32; mixed, f16 for products and f32 for what layers add up; or f16 [default: mixed where
+    /// the device has tensor cores, else f32]
+    #[arg(long, value_enum)]
+    pub(crate) precision: Option<PrecisionName>,
 
     /// The arithmetic of products with quantised weights; int8 may round their activations to 8 bits, where that is
     /// faster on a GPU, and always does so on the CPU
@@ -66,7 +67,7 @@ pub(crate) struct Common {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CacheType {
-    /// Only without --half
+    /// Only with --precision f32
     F32,
     F16,
     /// Blocks of 8 bits, in a little more than half the memory of f16
@@ -80,6 +81,23 @@ impl CacheType {
             Self::F32 => KvFormat::Float(DType::F32),
             Self::F16 => KvFormat::Float(DType::F16),
             Self::Q8_0 => KvFormat::Q8_0,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PrecisionName {
+    F32,
+    Mixed,
+    F16,
+}
+
+impl PrecisionName {
+    pub(crate) const fn precision(self) -> Precision {
+        match self {
+            Self::F32 => Precision::F32,
+            Self::Mixed => Precision::Mixed,
+            Self::F16 => Precision::F16,
         }
     }
 }

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
-use backend_api::{DType, DeviceInfo, ErrorKind};
+use backend_api::{DeviceInfo, ErrorKind};
 use llama::gguf::Gguf;
-use llama::{ChatTemplate, Model, Session, SessionOptions, Tokenizer};
+use llama::{ChatTemplate, Model, Precision, Session, SessionOptions, Tokenizer};
 use memmap2::Mmap;
 use model_cli::note;
 
-use crate::args::{Common, SamplingArgs};
+use crate::args::{Common, PrecisionName, SamplingArgs};
 
 /// Tokens of a context that nobody chose: caches are allocated as a whole.
 const DEFAULT_CONTEXT: usize = 4096;
@@ -45,9 +45,10 @@ pub(crate) fn load(common: &Common) -> anyhow::Result<Loaded> {
     let template = ChatTemplate::from_metadata(file.metadata(), &tokenizer);
 
     let selection = model_cli::select(&common.backend)?;
-    let activations = if common.half { DType::F16 } else { DType::F32 };
+    let device = selection.backend.capabilities()?;
+    let precision = common.precision.map_or(Precision::of_device(&device), PrecisionName::precision);
     let model = model_cli::with_loading_bar(|progress| {
-        let model = Model::load_with(&Arc::from(selection.backend), &file, activations, progress)
+        let model = Model::load_with(&Arc::from(selection.backend), &file, precision, progress)
             .with_context(|| format!("can't load {}", path.display()))?
             .with_math(common.math.mode());
         model.backend().synchronize()?;
