@@ -104,7 +104,8 @@ impl Model {
     }
 
     /// The type of activations.
-    pub(crate) const fn dtype(&self) -> DType {
+    #[must_use]
+    pub const fn dtype(&self) -> DType {
         self.activations
     }
 
