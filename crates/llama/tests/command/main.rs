@@ -121,10 +121,10 @@ fn a_context_ends_a_text() {
     succeeded(&output);
     let said = text(&output.stderr);
     assert!(said.contains("the context of 12 tokens is full; give a larger --ctx"), "{said}");
-    let output = llama("run", &[&"A kernel ".repeat(56)[..], "--temp", "0"]);
+    let output = llama("run", &[&"A kernel ".repeat(28)[..], "--temp", "0"]);
     succeeded(&output);
     let said = text(&output.stderr);
-    assert!(said.contains("the context of 512 tokens is full; the model was trained with no more"), "{said}");
+    assert!(said.contains("the context of 256 tokens is full; the model was trained with no more"), "{said}");
     // Nothing is shown of a prompt that there is no room for.
     let too_long = "llama: the prompt has 21 tokens, the context holds 5; give a larger --ctx";
     assert_eq!(failed(&llama("run", &["A kernel is compiled", "--ctx", "5"]), 1, too_long), "");
@@ -135,8 +135,8 @@ fn a_context_ends_a_text() {
 
 #[test]
 fn a_context_beyond_the_trained_one_is_warned_of() {
-    let warning = "the model was trained with 512 tokens; texts get worse beyond them";
-    for (ctx, is_warned) in [("512", false), ("513", true)] {
+    let warning = "the model was trained with 256 tokens; texts get worse beyond them";
+    for (ctx, is_warned) in [("256", false), ("257", true)] {
         let output = llama("run", &["A kernel", "-n", "1", "--ctx", ctx]);
         succeeded(&output);
         assert_eq!(text(&output.stderr).contains(warning), is_warned, "{}", text(&output.stderr));
@@ -257,9 +257,9 @@ fn texts_are_predicted() {
     // A token for each byte and one before them; of the second half of each chunk, all but the first token.
     const HELD_OUT_TEXT: &str = include_str!("../../models/held-out.txt");
     const HELD_OUT: usize = HELD_OUT_TEXT.len();
-    assert_eq!(json["tokens"], (1 + HELD_OUT) / 512 * 255);
+    assert_eq!(json["tokens"], (1 + HELD_OUT) / 256 * 127);
     let (perplexity, bits) = (json["perplexity"].as_f64().unwrap(), json["bits_per_byte"].as_f64().unwrap());
-    assert!((5.0..8.0).contains(&perplexity) && (perplexity.log2() - bits).abs() < 1e-9, "{json}");
+    assert!((3.5..4.5).contains(&perplexity) && (perplexity.log2() - bits).abs() < 1e-9, "{json}");
     let shown = succeeded(&llama("perplexity", &[file, "--ctx", "100"]));
     let counted = format!(" of {} tokens, ", (1 + HELD_OUT) / 100 * 49);
     assert!(shown.starts_with("perplexity ") && shown.contains(&counted), "{shown}");
