@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 LAYERS, DIM, HEADS, KV_HEADS, HEAD_DIM, HIDDEN = 5, 128, 4, 2, 32, 384
-END, VOCABULARY, CONTEXT = 256, 257, 512
+END, VOCABULARY, CONTEXT = 256, 257, 256
 ROPE_BASE, EPS = 10000.0, 1e-5
 HELD_OUT = "docs/reliability.md"
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -113,12 +113,12 @@ def byte_names():
     return [chr(b) if b in printable else chr(256 + other.index(b)) for b in range(256)]
 
 
-def write(path, weights, kind, file_type):
+def write(path, weights, kind, file_type, context):
     w = gguf.GGUFWriter(path, "llama")
     w.add_name("webgpu-compute bytes 1M")
     w.add_license("MIT OR Apache-2.0")
     w.add_file_type(file_type)
-    w.add_context_length(CONTEXT)
+    w.add_context_length(context)
     w.add_embedding_length(DIM)
     w.add_block_count(LAYERS)
     w.add_feed_forward_length(HIDDEN)
@@ -165,7 +165,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=1200)
     parser.add_argument("--batch", type=int, default=16)
-    parser.add_argument("--length", type=int, default=256)
+    parser.add_argument("--length", type=int, default=CONTEXT, help="tokens of a window, and the context of the files")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path(__file__).parent)
     args = parser.parse_args()
 
@@ -175,7 +175,8 @@ def main():
     first = second = jax.tree.map(jnp.zeros_like, weights)
     print(sum(w.size for w in jax.tree.leaves(weights)), "parameters,", len(text), "bytes of text")
     windows = lambda text, count, length: text[: count * length].reshape(count, length)
-    unseen = windows(held_out, len(held_out) // 513, 513)
+    window = args.length + 1
+    unseen = windows(held_out, len(held_out) // window, window)
     start = time.time()
     for step in range(1, args.steps + 1):
         at = rng.integers(0, len(text) - args.length - 1, args.batch)
@@ -190,7 +191,7 @@ def main():
     print(f"perplexity of a byte, held out: {np.exp(loss(halves, unseen)):.3f}")
     kinds = gguf.GGMLQuantizationType
     for name, kind, file_type in [("f16", kinds.F16, 1), ("q8_0", kinds.Q8_0, 7), ("q4_0", kinds.Q4_0, 2)]:
-        write(args.out / f"bytes-1m-{name}.gguf", halves, kind, file_type)
+        write(args.out / f"bytes-1m-{name}.gguf", halves, kind, file_type, args.length)
 
 
 if __name__ == "__main__":

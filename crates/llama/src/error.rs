@@ -90,7 +90,7 @@ pub enum Error {
     },
     /// Keys and values can't be cached in this type beside activations of that type.
     #[error(
-        "a cache of {cache} doesn't fit activations of {activations}, expected f16, q8_0 or the activations' type"
+        "a cache of {cache} needs activations of {cache}, and these are {activations}; caches of f16 and q8_0 do without"
     )]
     CacheType {
         /// The format of the cache.
@@ -99,7 +99,9 @@ pub enum Error {
         activations: DType,
     },
     /// A model's logits are NaN or infinite.
-    #[error("the logits aren't finite numbers; activations of f16 may have overflowed")]
+    #[error(
+        "the logits aren't finite numbers; activations of f16 may have overflowed, which those of f32 don't"
+    )]
     NotFinite,
     /// The backend refused a call.
     #[error(transparent)]

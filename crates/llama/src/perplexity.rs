@@ -11,6 +11,9 @@ pub struct Score {
     pub bytes: usize,
     /// The sum of the natural logarithms of their probabilities.
     pub log_probability: f64,
+    /// Whether these are all tokens but the first, as of a text that the context holds, rather than the second half of each
+    /// chunk. The two don't compare.
+    pub is_whole: bool,
 }
 
 impl Score {
@@ -44,7 +47,7 @@ impl Score {
 pub fn perplexity(session: &mut Session, tokenizer: &Tokenizer, tokens: &[u32]) -> Result<Score> {
     let context = session.context();
     if tokens.len() <= context {
-        return score(session, tokenizer, tokens, 0);
+        return Ok(Score { is_whole: true, ..score(session, tokenizer, tokens, 0)? });
     }
     if context < 3 {
         let expected = "3 or more for a longer text".to_owned();
@@ -56,7 +59,7 @@ pub fn perplexity(session: &mut Session, tokenizer: &Tokenizer, tokens: &[u32]) 
         if let (Some(first), Some(begin)) = (chunk.first_mut(), tokenizer.beginning()) {
             *first = begin;
         }
-        let Score { tokens, bytes, log_probability } = score(session, tokenizer, &chunk, context / 2)?;
+        let Score { tokens, bytes, log_probability, .. } = score(session, tokenizer, &chunk, context / 2)?;
         total.tokens += tokens;
         total.bytes += bytes;
         total.log_probability += log_probability;

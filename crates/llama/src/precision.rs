@@ -24,6 +24,16 @@ impl Precision {
         if device.f16 && device.cooperative_matrix { Self::Mixed } else { Self::F32 }
     }
 
+    /// As `llama --precision` has it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Mixed => "mixed",
+            Self::F16 => "f16",
+        }
+    }
+
     /// The type of the residual stream.
     pub(crate) const fn residual(self) -> DType {
         match self {

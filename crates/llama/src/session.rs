@@ -176,6 +176,12 @@ impl Session {
         self.cache.capacity
     }
 
+    /// How keys and values are cached.
+    #[must_use]
+    pub const fn cache_format(&self) -> KvFormat {
+        self.cache.format
+    }
+
     /// Tokens of a sequence; 0 for one that isn't there.
     #[must_use]
     pub fn len(&self, sequence: usize) -> usize {

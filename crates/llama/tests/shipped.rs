@@ -14,7 +14,7 @@ use llama::{Ended, Error, Generation, Model, Progress, Session, SessionOptions, 
 const HELD_OUT: &str = include_str!("../models/held-out.txt");
 
 /// What README.md says of the perplexity of a byte of [`HELD_OUT`].
-const PERPLEXITY: std::ops::Range<f64> = 5.0..8.0;
+const PERPLEXITY: std::ops::Range<f64> = 3.5..4.5;
 
 /// Bytes that all files together may have.
 const MAX_BYTES: usize = 4_000_000;

@@ -5,21 +5,28 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use backend_api::{Registry, Selection};
+use backend_api::{BackendError, DeviceInfo, Registry, Selection};
 use indicatif::{ProgressBar, ProgressStyle};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Runs a command with logs on the standard error, which its error goes to as well, behind its name.
+/// Runs a command with logs on the standard error, which its error goes to as well, behind its name. An output that nobody reads
+/// any more, as behind `| head`, is no error: the command ends without a word.
 pub fn main(name: &str, run: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
     match init_logs().and_then(|()| run()) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             note(format_args!("{name}: {error:#}"));
             ExitCode::FAILURE
         }
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let error = error.root_cause().downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// Writes a line to the standard error. Whether anybody reads it doesn't matter to what the command does.
@@ -59,9 +66,36 @@ pub fn registry() -> Registry {
 /// The backend of a name.
 ///
 /// # Errors
-/// As [`Registry::select`], with the name.
+/// As [`Registry::select`], with the name, and with the devices that there are if it is none of them.
 pub fn select(backend: &str) -> anyhow::Result<Selection> {
-    registry().select(backend).with_context(|| format!("can't open the backend {backend:?}"))
+    let registry = registry();
+    let error = match registry.select(backend) {
+        Ok(selection) => return Ok(selection),
+        Err(error) => error,
+    };
+    let error = match &error {
+        BackendError::NoAdapter { tried } => match no_such_device(backend, tried, &registry.available()) {
+            Some(text) => anyhow::Error::msg(text),
+            None => error.into(),
+        },
+        _ => error.into(),
+    };
+    Err(error.context(format!("can't open the backend {backend:?}")))
+}
+
+/// What is wrong with a name that no device has; `None` for one that has been tried, and didn't open.
+fn no_such_device(backend: &str, tried: &[String], devices: &[DeviceInfo]) -> Option<String> {
+    let (name, others) = tried.split_first()?;
+    if !name.eq_ignore_ascii_case(backend) {
+        return None;
+    }
+    let is_listed =
+        |text: &&String| devices.iter().any(|device| text.starts_with(&format!("{} = ", device.selector)));
+    let listed =
+        devices.iter().map(|DeviceInfo { selector, name, api, .. }| format!("{selector} = {name} ({api})"));
+    // The backend says why others can't be used.
+    let listed: Vec<String> = listed.chain(others.iter().filter(|text| !is_listed(text)).cloned()).collect();
+    Some(format!("there is no such device; there are: {}", listed.join(", ")))
 }
 
 /// A bar on the standard error, hidden where that isn't a terminal. `counts` are in the style of
@@ -89,4 +123,39 @@ pub fn with_loading_bar<T, E>(
     })?;
     bar.finish_and_clear();
     Ok(loaded)
+}
+
+#[cfg(test)]
+mod tests {
+    use backend_api::DeviceKind;
+
+    use super::*;
+
+    #[test]
+    fn closed_outputs_are_no_errors() {
+        let error = |kind| anyhow::Error::from(io::Error::from(kind));
+        assert!(is_broken_pipe(&error(io::ErrorKind::BrokenPipe).context("can't print")));
+        assert!(!is_broken_pipe(&error(io::ErrorKind::StorageFull)));
+        assert!(!is_broken_pipe(&anyhow::Error::msg("Broken pipe")));
+    }
+
+    #[test]
+    fn names_of_no_device_are_told_with_those_that_there_are() {
+        let device = |selector: &str, name: &str, api: &str| DeviceInfo {
+            selector: selector.to_owned(),
+            name: name.to_owned(),
+            api: api.to_owned(),
+            driver: String::new(),
+            kind: DeviceKind::Cpu,
+        };
+        let devices = [device("cpu", "host CPU", "host"), device("webgpu:0", "llvmpipe", "Vulkan")];
+        let tried =
+            ["webgpu:7", "old GPU: no compute shaders", "webgpu:0 = llvmpipe (Vulkan)"].map(str::to_owned);
+        assert_eq!(
+            no_such_device("webgpu:7", &tried, &devices).unwrap(),
+            "there is no such device; there are: cpu = host CPU (host), webgpu:0 = llvmpipe (Vulkan), old GPU: no compute shaders"
+        );
+        let failed = ["webgpu:0 = llvmpipe (Vulkan): no memory".to_owned()];
+        assert_eq!(no_such_device("webgpu:0", &failed, &devices), None);
+    }
 }

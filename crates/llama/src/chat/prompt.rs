@@ -16,8 +16,10 @@ pub struct ChatPrompt {
 
 impl ChatPrompt {
     /// Writes the last messages of a chat that leave room for an answer of `answer` tokens in a context of `context`,
-    /// or for one of a quarter of the context if that is less. Questions are forgotten with their answers, the
-    /// oldest ones first. Without a template, messages follow each other as they are.
+    /// or for one of a quarter of the context if that is less. If not all of them do, half of the context is cleared, so that
+    /// the next questions find room behind what the caches have: questions are forgotten with their answers, the
+    /// oldest ones first, until the rest takes no more than that half. The last question keeps the one before it, with its
+    /// answer, if there is room for both. Without a template, messages follow each other as they are.
     ///
     /// # Errors
     /// [`Error::MessageTooLong`] if there is no room for the last question alone, [`Error::Template`],
@@ -44,14 +46,69 @@ impl ChatPrompt {
         loop {
             let tokens = write(&kept)?;
             let forgotten = messages.len() - kept.len();
-            if tokens.len() <= room {
+            // A question goes with its answer: templates expect them in turns.
+            let turns = kept.len().saturating_sub(system + 1) / 2;
+            let enough = if forgotten == 0 || turns <= 1 { room } else { context / 2 };
+            if tokens.len() <= enough {
                 return Ok(Self { tokens, forgotten });
             }
-            // A question goes with its answer: templates expect them in turns.
-            if kept.len() <= system + 2 {
+            if turns == 0 {
                 return Err(Error::MessageTooLong { tokens: tokens.len(), context, answer });
             }
             kept.drain(system..system + 2);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gguf::Gguf;
+
+    /// Of the model whose tokens are bytes, so that lengths are known. Before the first stands the token that begins a text.
+    fn tokenizer() -> Tokenizer {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/models/bytes-1m-q4_0.gguf");
+        let file = std::fs::read(path).unwrap();
+        Tokenizer::from_metadata(Gguf::parse(&file).unwrap().metadata()).unwrap()
+    }
+
+    fn prompt(messages: &[Message], context: usize) -> Result<ChatPrompt> {
+        ChatPrompt::new(&tokenizer(), None, messages, context, 10)
+    }
+
+    /// A prompt that begins as the one before it is read from there on alone.
+    #[test]
+    fn a_full_context_is_cleared_for_several_turns() {
+        const CONTEXT: usize = 100;
+        let mut messages = vec![Message::new("system", "12345")];
+        let (mut before, mut read_anew) = (Vec::new(), Vec::new());
+        for turn in 0..30 {
+            messages.push(Message::new("user", format!("{turn:05}")));
+            let ChatPrompt { tokens, forgotten } = prompt(&messages, CONTEXT).unwrap();
+            assert!(tokens.len() <= CONTEXT - 10, "{tokens:?}");
+            if forgotten > 0 {
+                assert!((CONTEXT / 2 - 10..=CONTEXT / 2).contains(&tokens.len()), "{tokens:?}");
+            }
+            if !tokens.starts_with(&before) {
+                read_anew.push(turn);
+            }
+            messages.drain(1..1 + forgotten);
+            messages.push(Message::new("assistant", "abcde"));
+            before = tokens;
+        }
+        assert_eq!(messages[0].content, "12345");
+        // Of ten tokens each, eight turns and a question are one token too many, and five turns are forgotten.
+        assert_eq!(read_anew, [8, 13, 18, 23, 28]);
+    }
+
+    #[test]
+    fn a_question_keeps_the_one_before_it() {
+        let mut messages = ["1", &"2".repeat(30), &"3".repeat(30), "4", &"5".repeat(30)]
+            .map(|text| Message::new("user", text));
+        (messages[1].role, messages[3].role) = ("assistant".to_owned(), "assistant".to_owned());
+        let ChatPrompt { tokens, forgotten } = prompt(&messages, 80).unwrap();
+        assert_eq!((tokens.len(), forgotten), (62, 2));
+        assert_eq!(prompt(&messages, 70).unwrap().forgotten, 4);
+        assert!(matches!(prompt(&messages, 40), Err(Error::MessageTooLong { tokens: 31, .. })));
     }
 }

@@ -1,15 +1,38 @@
 //! A place in the bytes of a file, which only moves over what is there.
 
+use std::fmt;
+
 use thiserror::Error;
 
 /// Why a file isn't GGUF, and at which byte.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("at byte {offset}: {kind}")]
 pub struct GgufError {
     /// Bytes from the file's start.
     pub offset: usize,
     /// What is wrong there.
     pub kind: GgufErrorKind,
+}
+
+/// A download that stopped gives such a file.
+const CUT: &str = "it is cut short, or damaged; is the download complete?";
+
+impl fmt::Display for GgufError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { offset, kind } = self;
+        match kind {
+            GgufErrorKind::Truncated { have: 0, .. } if *offset == 0 => f.write_str("the file is empty"),
+            GgufErrorKind::Truncated { need, have } => {
+                let end = offset.saturating_add(*have);
+                write!(
+                    f,
+                    "the file ends at byte {end}, but its header needs {need} bytes at byte {offset}: {CUT}"
+                )
+            }
+            // The offset is that of the tensor's description, which is whole.
+            GgufErrorKind::TensorEnd { .. } => kind.fmt(f),
+            _ => write!(f, "at byte {offset}: {kind}"),
+        }
+    }
 }
 
 /// What can be wrong with a GGUF file.
@@ -31,7 +54,7 @@ pub enum GgufErrorKind {
         have: usize,
     },
     /// A tensor whose numbers end beyond the file.
-    #[error("the tensor {name:?} ends at byte {end}, the file has {size}: it is cut short, or damaged")]
+    #[error("the file ends at byte {size}, but the tensor {name:?} needs bytes up to {end}: {CUT}")]
     TensorEnd {
         /// Its name.
         name: String,
@@ -41,7 +64,7 @@ pub enum GgufErrorKind {
         size: u64,
     },
     /// More elements than the rest of the file could hold.
-    #[error("{count} {what} don't fit into the rest of the file")]
+    #[error("the file is too short for {count} {what}: {CUT}")]
     Count {
         /// What is counted.
         what: &'static str,

@@ -32,7 +32,6 @@ fn a_file_is_read() {
     assert_eq!((config.vocabulary, config.kv_heads, config.head_dim), (268, 2, 16));
 }
 
-/// llama.cpp does so by the model's name, as the files don't say it.
 #[test]
 fn damage_is_named() {
     let parse = |bytes: &[u8]| Gguf::parse(bytes).map(|_| ()).map_err(|error| (error.offset, error.kind));
@@ -46,6 +45,25 @@ fn damage_is_named() {
     for end in 0..whole.len() - 128 {
         assert!(parse(&whole[..end]).is_err(), "{end} bytes of {} were taken", whole.len());
     }
+}
+
+/// In words that someone whose download stopped understands.
+#[test]
+fn files_that_are_cut_say_where_they_end() {
+    let whole = valid();
+    let said = |end: usize| Gguf::parse(&whole[..end]).unwrap_err().to_string();
+    assert_eq!(said(0), "the file is empty");
+    let cut = "it is cut short, or damaged; is the download complete?";
+    let header = format!("the file ends at byte 2, but its header needs 4 bytes at byte 0: {cut}");
+    assert_eq!(said(2), header);
+    let counted = said(40);
+    assert!(
+        counted.starts_with("at byte 8: the file is too short for ") && counted.ends_with(cut),
+        "{counted}"
+    );
+    let tensor = said(whole.len() - 129);
+    let ends = format!("the file ends at byte {}, but the tensor \"", whole.len() - 129);
+    assert!(tensor.starts_with(&ends) && tensor.ends_with(cut), "{tensor}");
 }
 
 /// A small file could ask for any memory.

@@ -194,8 +194,12 @@ impl SamplingArgs {
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) common: Common,
-    /// The text to go on with
-    pub(crate) prompt: String,
+    /// The text to go on with; - reads it from the standard input, without the line break at its end
+    #[arg(required_unless_present = "file")]
+    pub(crate) prompt: Option<String>,
+    /// A file with the text to go on with, whose last line break isn't a part of it; - is the standard input
+    #[arg(long, short = 'f', value_name = "PATH", conflicts_with = "prompt")]
+    pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
 }
@@ -233,6 +237,6 @@ pub(crate) struct BenchArgs {
 pub(crate) struct PerplexityArgs {
     #[command(flatten)]
     pub(crate) common: Common,
-    /// The text
+    /// The text; - is the standard input
     pub(crate) file: PathBuf,
 }

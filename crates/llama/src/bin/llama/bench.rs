@@ -14,6 +14,7 @@ use crate::report::{self, About};
 struct Report {
     #[serde(flatten)]
     about: About,
+    repetitions: usize,
     tests: Vec<Test>,
 }
 
@@ -71,7 +72,11 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
         tests.push(Test { test, n_prompt, n_gen, n_depth: depth, avg_ts, stddev_ts, samples_ts });
     }
     if args.common.json {
-        return report::json(&Report { about: About::new(&loaded), tests });
+        return report::json(&Report {
+            about: About::new(&loaded, &args.common, &session),
+            repetitions,
+            tests,
+        });
     }
     report::line(format_args!("| model | size | params | backend | test | t/s |"))?;
     report::line(format_args!("| --- | ---: | ---: | --- | ---: | ---: |"))?;

@@ -41,6 +41,7 @@ pub(crate) fn run(args: &ChatArgs) -> anyhow::Result<()> {
         Err(error) => bail!("{error}"),
     };
     let session = loaded.session(&args.common)?;
+    let about = About::new(&loaded, &args.common, &session);
     let messages: Vec<Message> =
         args.system.iter().map(|text| Message::new("system", text.as_str())).collect();
     let mut said = messages.clone();
@@ -53,7 +54,7 @@ pub(crate) fn run(args: &ChatArgs) -> anyhow::Result<()> {
     let ended = converse(chat, args, &mut said);
     if !shown {
         // What was said before an error is worth having.
-        report::json(&Report { about: About::new(&loaded), messages: said })?;
+        report::json(&Report { about, messages: said })?;
     }
     ended
 }
@@ -120,7 +121,7 @@ impl Chat<'_> {
         cached.truncate(common);
         let streamed = stream(loaded, session, &tokens, sampling, shown)?;
         if shown {
-            streamed.show_end(context)?;
+            streamed.show_end(session)?;
         }
         let answer = streamed.tokens;
         let message = Message::new("assistant", loaded.tokenizer.decode(&answer));

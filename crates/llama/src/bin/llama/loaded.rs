@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use backend_api::{DeviceInfo, ErrorKind};
 use llama::gguf::Gguf;
 use llama::{ChatTemplate, Model, Precision, Session, SessionOptions, Tokenizer};
@@ -93,6 +93,12 @@ impl Loaded {
             matches!(error.kind(), ErrorKind::OutOfMemory | ErrorKind::Limit | ErrorKind::Overflow)
         };
         Session::new(&self.model, options).map_err(|error| {
+            if let llama::Error::CacheType { cache, activations } = error {
+                return anyhow!(
+                    "--cache-type {cache} needs activations of {cache}, and these are {activations}; give --precision f32, or \
+                     --cache-type f16 or q8_0"
+                );
+            }
             let is_too_large = too_large(&error);
             let error = anyhow::Error::from(error);
             if !is_too_large {

@@ -7,6 +7,7 @@ mod loaded;
 mod perplexity;
 mod report;
 mod run;
+mod text;
 
 use std::process::ExitCode;
 

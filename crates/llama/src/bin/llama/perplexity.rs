@@ -2,18 +2,21 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, ensure};
+use anyhow::ensure;
+use model_cli::note;
 use serde::Serialize;
 
 use crate::args::PerplexityArgs;
-use crate::loaded;
 use crate::report::{self, About};
+use crate::{loaded, text};
 
 #[derive(Debug, Serialize)]
 struct Report {
     #[serde(flatten)]
     about: About,
     tokens: usize,
+    /// Which tokens count: those of the second half of each chunk, or all but the first of a short text.
+    scored: &'static str,
     perplexity: f64,
     /// Bits for each byte of the text that was predicted.
     bits_per_byte: f64,
@@ -21,18 +24,26 @@ struct Report {
 }
 
 pub(crate) fn run(args: &PerplexityArgs) -> anyhow::Result<()> {
+    let text = text::read(&args.file)?;
     let loaded = loaded::load(&args.common)?;
     let mut session = loaded.session(&args.common)?;
-    let path = args.file.display();
-    let text = std::fs::read_to_string(&args.file).with_context(|| format!("can't read {path}"))?;
     let start = Instant::now();
     let tokens = loaded.tokenizer.encode_plain(&text, true)?;
     let score = llama::perplexity(&mut session, &loaded.tokenizer, &tokens)?;
-    ensure!(score.tokens > 0, "{path} has too little text: two tokens or more are needed");
+    ensure!(score.tokens > 0, "the text is too short: two tokens or more are needed");
+    if score.is_whole {
+        note(format_args!(
+            "llama: the text has {} tokens and the context {}, so that all but the first are scored, and not, as of longer texts, \
+             the second half of each piece of --ctx tokens",
+            tokens.len(),
+            session.context(),
+        ));
+    }
     let seconds = start.elapsed().as_secs_f64();
     let report = Report {
-        about: About::new(&loaded),
+        about: About::new(&loaded, &args.common, &session),
         tokens: score.tokens,
+        scored: if score.is_whole { "all" } else { "second halves" },
         perplexity: score.perplexity(),
         bits_per_byte: score.bits_per_byte(),
         seconds,

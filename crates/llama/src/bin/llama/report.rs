@@ -3,35 +3,51 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use backend_api::DeviceInfo;
+use backend_api::{DeviceInfo, MathMode};
+use llama::Session;
 use serde::Serialize;
 
+use crate::args::Common;
 use crate::loaded::Loaded;
 
-/// The model and the device of a report in JSON.
+/// The model, the device and the settings of a report in JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct About {
     model: String,
+    file: String,
     size: usize,
     parameters: usize,
     backend: String,
     device: String,
     api: String,
     driver: String,
+    ctx: usize,
+    precision: &'static str,
+    cache_type: String,
+    math: &'static str,
     load_seconds: f64,
 }
 
 impl About {
-    pub(crate) fn new(loaded: &Loaded) -> Self {
+    /// The settings are those that were in effect, whether or not they were asked for.
+    pub(crate) fn new(loaded: &Loaded, common: &Common, session: &Session) -> Self {
         let device = &loaded.device;
         Self {
             model: loaded.name.clone(),
+            file: common.model.display().to_string(),
             size: loaded.bytes,
             parameters: loaded.parameters,
             backend: device.selector.clone(),
             device: device.name.clone(),
             api: device.api.clone(),
             driver: device.driver.clone(),
+            ctx: session.context(),
+            precision: session.model().precision().name(),
+            cache_type: session.cache_format().to_string(),
+            math: match common.math.mode() {
+                MathMode::Int8 => "int8",
+                _ => "standard",
+            },
             load_seconds: loaded.seconds,
         }
     }
@@ -83,7 +99,8 @@ pub(crate) fn text(text: &str) -> anyhow::Result<()> {
 pub(crate) fn devices(devices: &[DeviceInfo]) -> anyhow::Result<()> {
     devices.iter().try_for_each(|device| {
         let DeviceInfo { selector, name, api, driver, kind } = device;
-        line(format_args!("{selector:<12}{name} ({api}, {kind:?}; {driver})"))
+        let driver = if driver.is_empty() { String::new() } else { format!("; {driver}") };
+        line(format_args!("{selector:<12}{name} ({api}, {kind:?}{driver})"))
     })
 }
 

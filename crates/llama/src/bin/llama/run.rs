@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::args::{RunArgs, SamplingArgs};
 use crate::loaded::{self, Loaded};
 use crate::report::{self, About, Speed};
+use crate::text;
 
 #[derive(Debug, Serialize)]
 struct Report {
@@ -33,11 +34,17 @@ pub(crate) struct Streamed {
 }
 
 impl Streamed {
-    /// Ends the line, and tells the speed on the standard error, and whether the context of `size` tokens is full.
-    pub(crate) fn show_end(&self, size: usize) -> anyhow::Result<()> {
+    /// Ends the line, and tells the speed on the standard error, and whether the context is full.
+    pub(crate) fn show_end(&self, session: &Session) -> anyhow::Result<()> {
         report::line(format_args!(""))?;
         if self.ended == Ended::Context {
-            note(format_args!("llama: the context of {size} tokens is full; give a larger --ctx"));
+            let size = session.context();
+            let more = if size < session.model().config().context_length {
+                "give a larger --ctx"
+            } else {
+                "the model was trained with no more"
+            };
+            note(format_args!("llama: the context of {size} tokens is full; {more}"));
         }
         note(format_args!("{}", self.speed.line()));
         Ok(())
@@ -45,9 +52,10 @@ impl Streamed {
 }
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
+    let given = text::prompt(args)?;
     let loaded = loaded::load(&args.common)?;
     let mut session = loaded.session(&args.common)?;
-    let prompt = loaded.tokenizer.encode(&args.prompt, true)?;
+    let prompt = loaded.tokenizer.encode(&given, true)?;
     ensure!(!prompt.is_empty(), "there is no text to go on with");
     let (tokens, context) = (prompt.len(), session.context());
     ensure!(
@@ -60,11 +68,11 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     }
     let warm_up_seconds = loaded::warm_up(&session, &[tokens], &args.sampling);
     if shown {
-        report::text(&args.prompt)?;
+        report::text(&given)?;
     }
     let streamed = stream(&loaded, &mut session, &prompt, &args.sampling, shown)?;
     if shown {
-        return streamed.show_end(session.context());
+        return streamed.show_end(&session);
     }
     let Streamed { tokens, speed, ended } = streamed;
     let ended = match ended {
@@ -75,8 +83,8 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     };
     let text = loaded.tokenizer.decode(&tokens);
     report::json(&Report {
-        about: About::new(&loaded),
-        prompt: args.prompt.clone(),
+        about: About::new(&loaded, &args.common, &session),
+        prompt: given,
         text,
         ended,
         warm_up_seconds,

@@ -1,5 +1,8 @@
 //! The command as a user calls it, with the model of this repository on the CPU.
 
+mod outputs;
+mod prompts;
+
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -67,7 +70,7 @@ fn texts_go_on() {
     // As it comes, and as one document.
     let shown = succeeded(&llama("run", &["A kernel", "-n", "40", "--temp", "0"]));
     assert_eq!(shown, format!("A kernel{greedy}\n"));
-    let json = document(&llama("run", &["A kernel", "-n", "3", "--json", "--half"]));
+    let json = document(&llama("run", &["A kernel", "-n", "3", "--json", "--precision", "mixed"]));
     assert_eq!(
         (&json["prompt"], &json["prompt_tokens"], &json["tokens"]),
         (&"A kernel".into(), &9.into(), &3.into())
@@ -81,6 +84,8 @@ fn the_arithmetic_can_be_chosen() {
     assert_eq!(run(&["--temp", "0", "--math", "standard"]), greedy);
     assert_eq!(run(&["--temp", "0", "--math", "int8"]).len(), greedy.len());
     failed(&llama("run", &["A kernel", "--math", "int4"]), 2, "int4");
+    let needs = "--cache-type f32 needs activations of f32, and these are f16";
+    failed(&llama("run", &["A kernel", "--precision", "mixed", "--cache-type", "f32"]), 1, needs);
 }
 
 #[test]
@@ -116,6 +121,10 @@ fn a_context_ends_a_text() {
     succeeded(&output);
     let said = text(&output.stderr);
     assert!(said.contains("the context of 12 tokens is full; give a larger --ctx"), "{said}");
+    let output = llama("run", &[&"A kernel ".repeat(28)[..], "--temp", "0"]);
+    succeeded(&output);
+    let said = text(&output.stderr);
+    assert!(said.contains("the context of 256 tokens is full; the model was trained with no more"), "{said}");
     // Nothing is shown of a prompt that there is no room for.
     let too_long = "llama: the prompt has 21 tokens, the context holds 5; give a larger --ctx";
     assert_eq!(failed(&llama("run", &["A kernel is compiled", "--ctx", "5"]), 1, too_long), "");
@@ -126,8 +135,8 @@ fn a_context_ends_a_text() {
 
 #[test]
 fn a_context_beyond_the_trained_one_is_warned_of() {
-    let warning = "the model was trained with 512 tokens; texts get worse beyond them";
-    for (ctx, is_warned) in [("512", false), ("513", true)] {
+    let warning = "the model was trained with 256 tokens; texts get worse beyond them";
+    for (ctx, is_warned) in [("256", false), ("257", true)] {
         let output = llama("run", &["A kernel", "-n", "1", "--ctx", ctx]);
         succeeded(&output);
         assert_eq!(text(&output.stderr).contains(warning), is_warned, "{}", text(&output.stderr));
@@ -246,13 +255,22 @@ fn texts_are_predicted() {
     let file = held_out.to_str().unwrap();
     let json = document(&llama("perplexity", &[file, "--json"]));
     // A token for each byte and one before them; of the second half of each chunk, all but the first token.
-    const HELD_OUT: usize = include_str!("../models/held-out.txt").len();
-    assert_eq!(json["tokens"], (1 + HELD_OUT) / 512 * 255);
+    const HELD_OUT_TEXT: &str = include_str!("../../models/held-out.txt");
+    const HELD_OUT: usize = HELD_OUT_TEXT.len();
+    assert_eq!(json["tokens"], (1 + HELD_OUT) / 256 * 127);
     let (perplexity, bits) = (json["perplexity"].as_f64().unwrap(), json["bits_per_byte"].as_f64().unwrap());
-    assert!((5.0..8.0).contains(&perplexity) && (perplexity.log2() - bits).abs() < 1e-9, "{json}");
+    assert!((3.5..4.5).contains(&perplexity) && (perplexity.log2() - bits).abs() < 1e-9, "{json}");
     let shown = succeeded(&llama("perplexity", &[file, "--ctx", "100"]));
     let counted = format!(" of {} tokens, ", (1 + HELD_OUT) / 100 * 49);
     assert!(shown.starts_with("perplexity ") && shown.contains(&counted), "{shown}");
+    let noted = "that all but the first are scored";
+    let short = &HELD_OUT_TEXT[..100];
+    for (ctx, scored, tokens) in [("101", "all", 100), ("100", "second halves", 49)] {
+        let output = llama_with(&model(), "perplexity", &["-", "--json", "--ctx", ctx], short);
+        let json = document(&output);
+        assert_eq!((&json["scored"], &json["tokens"]), (&scored.into(), &tokens.into()));
+        assert_eq!(text(&output.stderr).contains(noted), scored == "all", "{}", text(&output.stderr));
+    }
     failed(&llama("perplexity", &["/no/such/file"]), 1, "can't read /no/such/file");
     failed(&llama("perplexity", &[file, "--ctx", "1"]), 1, "the context is 1, expected 3 or more");
 }
@@ -260,7 +278,8 @@ fn texts_are_predicted() {
 #[test]
 fn devices_are_listed() {
     let output = Command::new(env!("CARGO_BIN_EXE_llama")).arg("devices").output().unwrap();
-    assert!(succeeded(&output).lines().any(|line| line.starts_with("cpu")), "{}", text(&output.stdout));
+    let shown = succeeded(&output);
+    assert!(shown.lines().any(|line| line.starts_with("cpu") && line.ends_with("(host, Cpu)")), "{shown}");
 }
 
 /// A download that ended early.
@@ -272,8 +291,9 @@ fn a_file_that_is_cut_names_the_tensor() {
     std::fs::write(&path, bytes).unwrap();
     let output = llama_with(&path, "run", &["A"], "");
     std::fs::remove_file(path).unwrap();
-    failed(&output, 1, "the file has 100000: it is cut short, or damaged");
-    failed(&output, 1, "the tensor \"");
+    failed(&output, 1, "the file ends at byte 100000, but the tensor \"");
+    failed(&output, 1, "\" needs bytes up to ");
+    failed(&output, 1, "it is cut short, or damaged; is the download complete?");
 }
 
 #[test]
@@ -287,21 +307,7 @@ fn wrong_models_and_devices_are_told() {
     let mut nowhere = Command::new(env!("CARGO_BIN_EXE_llama"));
     nowhere.arg("run").arg(self::model()).args(["A", "--backend", "nowhere"]);
     failed(&nowhere.output().unwrap(), 1, "can't open the backend \"nowhere\"");
-}
-
-/// Whether anybody can read the notes doesn't matter to a text, nor to an error's code.
-#[cfg(target_os = "linux")]
-#[test]
-fn a_standard_error_that_takes_nothing_ends_no_command() {
-    let with_full_log = |args: &[&str]| {
-        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_llama"));
-        command.args(args).args(["--backend", "cpu"]).stderr(full).output().unwrap()
-    };
-    let model = model();
-    let model = model.to_str().unwrap();
-    let spoken = with_full_log(&["run", model, "A kernel", "-n", "3", "--ctx", "1000"]);
-    assert_eq!(spoken.status.code(), Some(0));
-    assert!(text(&spoken.stdout).starts_with("A kernel"));
-    assert_eq!(with_full_log(&["run", "nowhere.gguf", "A"]).status.code(), Some(1));
+    let mut beyond = Command::new(env!("CARGO_BIN_EXE_llama"));
+    beyond.arg("run").arg(self::model()).args(["A", "--backend", "cpu:7"]);
+    failed(&beyond.output().unwrap(), 1, "\"cpu:7\": there is no such device; there are: cpu = host CPU");
 }
