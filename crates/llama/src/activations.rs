@@ -6,7 +6,8 @@ use backend_api::desc::Matrix;
 use backend_api::owned::Buffer;
 use backend_api::{BackendResult, ComputeBackend, DType};
 
-use crate::{Config, ExpertConfig, Precision};
+use crate::precision::{Precision, RESIDUAL};
+use crate::{Config, ExpertConfig};
 
 /// Rows up to which `rope_append` rotates and appends, in place of two launches: it compares the indices of all rows.
 const FEW_ROWS: usize = 64;
@@ -18,8 +19,6 @@ pub(crate) struct Activations {
     pub(crate) rows: usize,
     /// Of all that follows but the indices, `x` and `block`: f32 or f16.
     pub(crate) dtype: DType,
-    /// Of `x` and `block`: f32, or f16 beside f16.
-    pub(crate) residual: DType,
     /// `[rows]` of u32: what is looked up in the embeddings.
     pub(crate) ids: Buffer,
     /// `[rows]` of u32: the tokens' positions in their sequences.
@@ -97,8 +96,8 @@ impl Activations {
         stored: Option<DType>,
         [split, gates_apart, post_norms]: [bool; 3],
     ) -> BackendResult<Self> {
-        let (dtype, residual) = (precision.operands(), precision.residual());
-        let of_residual = || Buffer::of(backend, residual, &[rows, config.hidden]);
+        let dtype = precision.operands();
+        let of_residual = || Buffer::of(backend, RESIDUAL, &[rows, config.hidden]);
         let tensor = |columns: usize| Buffer::of(backend, dtype, &[rows, columns]);
         let (q, kv) = (config.query_width(), config.kv_width());
         let qkv = tensor(q + 2 * kv)?;
@@ -117,7 +116,6 @@ impl Activations {
         Ok(Self {
             rows,
             dtype,
-            residual,
             ids: Buffer::of(backend, DType::U32, &[rows])?,
             positions: Buffer::of(backend, DType::U32, &[rows])?,
             cache_rows: (is_stacked && rows <= FEW_ROWS)

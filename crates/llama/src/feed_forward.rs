@@ -11,6 +11,7 @@ use crate::activations::ExpertActivations;
 use crate::config::ExpertConfig;
 use crate::layer::{Pass, normalise};
 use crate::linear::{Into, Linear};
+use crate::precision::RESIDUAL;
 use crate::weights::{Loader, Weight};
 use crate::{Architecture, Config, Result};
 
@@ -157,7 +158,7 @@ impl Experts {
 
         let (inner, x) = (
             Matrix::new(experts.inner.ptr(), a.dtype, intermediate),
-            Matrix::new(a.x.ptr(), a.residual, hidden),
+            Matrix::new(a.x.ptr(), RESIDUAL, hidden),
         );
         let (indices, shape) = (experts.indices.ptr(), [rows, used, count]);
         let mut gate_up = ExpertMatmulDesc::new(shape, normed, self.gate_up.matrix, indices, inner);

@@ -13,6 +13,7 @@ use crate::activations::Activations;
 use crate::cache::{Cache, Heads, Placement};
 use crate::feed_forward::FeedForward;
 use crate::linear::{Into, Linear};
+use crate::precision::RESIDUAL;
 use crate::weights::{Loader, NeighbouringPairs, Weight};
 use crate::{Architecture, Config, Result};
 
@@ -176,15 +177,15 @@ impl Layer {
     ) -> BackendResult<()> {
         let Pass { backend, config, activations: a, .. } = *pass;
         let (rows, hidden) = (a.rows, config.hidden);
-        let matrix = |buffer: &Buffer| Matrix::new(buffer.ptr(), a.residual, hidden);
+        let matrix = |buffer: &Buffer| Matrix::new(buffer.ptr(), RESIDUAL, hidden);
         // Activations for a layer with such a norm have a block's output.
         let Some((norm, block)) = post_norm.zip(a.block.as_ref()) else {
             return output.forward(backend, rows, input, matrix(&a.x), Into::Add);
         };
         output.forward(backend, rows, input, matrix(block), Into::Assign)?;
-        rms_norm(pass, a.residual, block, norm, [rows, hidden])?;
+        rms_norm(pass, RESIDUAL, block, norm, [rows, hidden])?;
         let shape = [rows, hidden];
-        let [x, block] = [&a.x, block].map(|buffer| TensorDesc::packed(buffer.ptr(), a.residual, &shape));
+        let [x, block] = [&a.x, block].map(|buffer| TensorDesc::packed(buffer.ptr(), RESIDUAL, &shape));
         backend.binary_ext(&BinaryDesc::new(BinaryOp::Add, x, block, x))
     }
 
@@ -294,7 +295,7 @@ impl Projections {
 /// Normalises `rows` packed rows of the residual stream into `activations.normed`.
 pub(crate) fn normalise(pass: &Pass<'_>, x: &Buffer, weight: &Buffer, rows: usize) -> BackendResult<()> {
     let (a, hidden) = (pass.activations, pass.config.hidden);
-    let desc = RmsNormDesc::new(a.residual, x.ptr(), a.normed.ptr(), rows, hidden)
+    let desc = RmsNormDesc::new(RESIDUAL, x.ptr(), a.normed.ptr(), rows, hidden)
         .with_output_dtype(a.dtype)
         .with_eps(pass.config.rms_eps)
         .with_weight(weight.ptr());

@@ -10,6 +10,7 @@ use backend_api::{BackendResult, BackendTranspose, ComputeBackend, DType, Gate};
 
 use crate::Result;
 use crate::layer::{Pass, normalise};
+use crate::precision::RESIDUAL;
 use crate::weights::{Loader, NeighbouringPairs, Storage, Weight};
 
 /// Elements of a row that products on tensor cores normalise themselves.
@@ -102,8 +103,7 @@ impl Linear {
         outputs: usize,
         inputs: usize,
     ) -> Result<Self> {
-        let dtype = loader.residual();
-        Self::into_type(loader, &[(name.to_owned(), outputs)], inputs, dtype)
+        Self::into_type(loader, &[(name.to_owned(), outputs)], inputs, RESIDUAL)
     }
 
     /// The weights of the products.
@@ -208,10 +208,10 @@ impl Weight {
     ) -> Option<QuantMatmulDesc> {
         let Storage::Quant(format) = self.storage else { return None };
         let a = pass.activations;
-        let x = Matrix::new(x.ptr(), a.residual, pass.config.hidden);
+        let x = Matrix::new(x.ptr(), RESIDUAL, pass.config.hidden);
         let desc = self.quantised(format, rows, x, y, bias);
         let mut norm = RmsNorm::new(norm.ptr(), pass.config.rms_eps);
-        norm.output_dtype = (a.dtype != a.residual).then_some(a.dtype);
+        norm.output_dtype = (a.dtype != RESIDUAL).then_some(a.dtype);
         Some(desc.with_norm(norm))
     }
 

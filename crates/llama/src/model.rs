@@ -12,6 +12,7 @@ use crate::activations::Activations;
 use crate::gguf::Gguf;
 use crate::layer::{Layer, Pass, normalise};
 use crate::linear::Into;
+use crate::precision::RESIDUAL;
 use crate::weights::{Loader, Weight, refuse_others};
 use crate::{Config, Error, Precision, Result};
 
@@ -103,17 +104,17 @@ impl Model {
     pub(crate) fn activations(&self, rows: usize) -> BackendResult<Activations> {
         let kinds = [Layer::is_split, Layer::has_gates_apart, Layer::has_post_norms];
         let kinds = kinds.map(|is_kind| self.layers.iter().any(is_kind));
-        let stored = self.embeddings.stored_rows(self.precision.residual());
+        let stored = self.embeddings.stored_rows(RESIDUAL);
         Activations::new(&self.backend, &self.config, (rows, self.precision), stored, kinds)
     }
 
     /// The pass of `activations.ids` through all layers: `activations.x` becomes what the last one leaves.
     pub(crate) fn forward(&self, pass: &Pass<'_>) -> BackendResult<()> {
         let Pass { backend, activations: a, .. } = *pass;
-        self.embeddings.lookup(backend, a.rows, &a.ids, a.stored.as_ref(), (&a.x, a.residual))?;
+        self.embeddings.lookup(backend, a.rows, &a.ids, a.stored.as_ref(), (&a.x, RESIDUAL))?;
         if self.config.embedding_scale != 1.0 {
             let shape = [a.rows, self.config.hidden];
-            let x = TensorDesc::packed(a.x.ptr(), a.residual, &shape);
+            let x = TensorDesc::packed(a.x.ptr(), RESIDUAL, &shape);
             backend.affine(&AffineDesc::new(x, x, self.config.embedding_scale, 0.0))?;
         }
         self.layers.iter().try_for_each(|layer| layer.forward(pass))

@@ -17,6 +17,7 @@ use decoder::Decoder;
 use crate::activations::Activations;
 use crate::cache::{Cache, Placement, Run};
 use crate::layer::{Pass, Rotations};
+use crate::precision::RESIDUAL;
 use crate::{Error, Model, Result};
 
 /// Rows of the longest pass: longer texts take several.
@@ -317,7 +318,7 @@ impl Ends {
             return Ok(None);
         }
         let (backend, count) = (model.backend(), rows.len());
-        let x = Buffer::of(backend, model.precision().residual(), &[count, model.config().hidden])?;
+        let x = Buffer::of(backend, RESIDUAL, &[count, model.config().hidden])?;
         Ok(Some(Self { count, rows: Buffer::from_slice(backend, rows)?, x, logits }))
     }
 
@@ -325,7 +326,7 @@ impl Ends {
         let Self { count, ref rows, ref x, logits } = *self;
         let a = pass.activations;
         let shape = IndexShape { rows: a.rows, columns: pass.config.hidden, count };
-        pass.backend.gather(&GatherDesc::new(a.residual, a.x.ptr(), rows.ptr(), x.ptr(), shape))?;
+        pass.backend.gather(&GatherDesc::new(RESIDUAL, a.x.ptr(), rows.ptr(), x.ptr(), shape))?;
         model.logits(pass, count, x, logits)
     }
 }

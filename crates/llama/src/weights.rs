@@ -16,7 +16,8 @@ use backend_api::quant::{self, QuantFormat};
 use backend_api::{BackendError, ComputeBackend, DType, ErrorKind, MathMode};
 
 use crate::gguf::{Gguf, Tensor, TensorType};
-use crate::{Error, Precision, Result};
+use crate::precision::{Precision, RESIDUAL};
+use crate::{Error, Result};
 pub(crate) use pairs::NeighbouringPairs;
 use planes::Rows;
 pub(crate) use taken::refuse_others;
@@ -50,8 +51,6 @@ pub(crate) struct Loader<'a> {
     file: &'a Gguf<'a>,
     /// The type of vectors, and of matrices that are read with them.
     dtype: DType,
-    /// The type of the residual stream.
-    residual: DType,
     has_f16: bool,
     has_quant: bool,
     /// Names of the tensors that were read.
@@ -79,7 +78,6 @@ impl<'a> Loader<'a> {
             backend,
             file,
             dtype,
-            residual: precision.residual(),
             has_f16,
             has_quant,
             taken: BTreeSet::new(),
@@ -92,11 +90,6 @@ impl<'a> Loader<'a> {
     /// The type of activations but the residual stream.
     pub(crate) const fn dtype(&self) -> DType {
         self.dtype
-    }
-
-    /// The type of the residual stream.
-    pub(crate) const fn residual(&self) -> DType {
-        self.residual
     }
 
     /// Reports that all is there, with what isn't uploaded as it is or not needed, and tells what was read.
@@ -146,7 +139,7 @@ impl<'a> Loader<'a> {
     /// The weight `name` of a norm of the residual stream or of what is added to it.
     pub(crate) fn norm(&mut self, name: &str, len: usize) -> Result<Buffer> {
         let numbers = self.numbers(name, &[len])?;
-        self.upload(self.residual, &numbers)
+        self.upload(RESIDUAL, &numbers)
     }
 
     /// [`norm`](Self::norm), if the file has it or if it is `required`.

@@ -119,10 +119,8 @@ fn chunks_are_llama_cpps() {
 #[test]
 fn activations_of_f16_cost_little() {
     let exact = perplexity("q8_0", Precision::F32);
-    for precision in [Precision::F16, Precision::Mixed] {
-        let loss = perplexity("q8_0", precision) / exact - 1.0;
-        assert!(loss.abs() < 0.005, "{precision:?} has a perplexity {:.2} % above {exact}", 100.0 * loss);
-    }
+    let loss = perplexity("q8_0", Precision::Mixed) / exact - 1.0;
+    assert!(loss.abs() < 0.001, "activations of f16 have a perplexity {:.2} % above {exact}", 100.0 * loss);
 }
 
 /// Of texts in one pass and of single tokens. A rounded activation is off by a 254th of the largest of its block at

@@ -9,7 +9,8 @@ use super::{document, llama, model, text};
 #[test]
 fn documents_have_the_settings() {
     let held_out = model().with_file_name("held-out.txt");
-    let settings = ["--cache-type", "q8_0", "--math", "int8", "--precision", "f16", "--ctx", "100", "--json"];
+    let settings =
+        ["--cache-type", "q8_0", "--math", "int8", "--precision", "mixed", "--ctx", "100", "--json"];
     for (task, given) in [
         ("perplexity", &[held_out.to_str().unwrap()][..]),
         ("bench", &["-p", "8", "-n", "4", "-d", "2", "-r", "3"]),
@@ -20,7 +21,7 @@ fn documents_have_the_settings() {
         assert_eq!(json["file"], model().to_str().unwrap());
         assert_eq!((&json["backend"], &json["api"]), (&"cpu".into(), &"host".into()));
         assert_eq!((&json["cache_type"], &json["math"]), (&"q8_0".into(), &"int8".into()));
-        assert_eq!((&json["precision"], &json["ctx"]), (&"f16".into(), &100.into()));
+        assert_eq!((&json["precision"], &json["ctx"]), (&"mixed".into(), &100.into()));
         if task == "bench" {
             let test = &json["tests"][1];
             assert_eq!((&json["repetitions"], test["samples_ts"].as_array().unwrap().len()), (&3.into(), 3));
@@ -30,7 +31,7 @@ fn documents_have_the_settings() {
     // What is in effect unless something else is asked for, and the room that the tests need.
     let json = document(&llama("bench", &["-p", "8", "-n", "4", "-d", "2", "-r", "1", "--json"]));
     assert_eq!((&json["cache_type"], &json["math"]), (&"f16".into(), &"standard".into()));
-    assert_eq!(json["ctx"], 10);
+    assert_eq!((&json["precision"], &json["ctx"]), (&"f32".into(), &10.into()));
 }
 
 /// As behind `| head -c 4`.

@@ -50,8 +50,8 @@ pub(crate) struct Common {
     #[arg(long, value_enum)]
     pub(crate) cache_type: Option<CacheType>,
 
-    /// The types of activations: f32; mixed, f16 for products and f32 for what layers add up; or f16 [default: mixed where
-    /// the device has tensor cores, else f32]
+    /// The types of activations: f32, or mixed, f16 for products and attention and f32 for what layers add up [default: mixed
+    /// where the device has tensor cores, else f32]
     #[arg(long, value_enum)]
     pub(crate) precision: Option<PrecisionName>,
 
@@ -89,7 +89,6 @@ impl CacheType {
 pub(crate) enum PrecisionName {
     F32,
     Mixed,
-    F16,
 }
 
 impl PrecisionName {
@@ -97,7 +96,6 @@ impl PrecisionName {
         match self {
             Self::F32 => Precision::F32,
             Self::Mixed => Precision::Mixed,
-            Self::F16 => Precision::F16,
         }
     }
 }
