@@ -1,5 +1,6 @@
 //! A layer of a decoder for one token, by operation and as a whole, and the logits that follow the last. Several layers'
-//! weights come in turn, so that they are read from memory, as in a model, and not from a cache.
+//! weights come in turn, so that they are read from memory, as in a model, and not from a cache. Products and attention take f16,
+//! the residual stream is f32.
 //!
 //! `cargo bench --bench layer`; `COMPUTE_BACKEND=webgpu:0` chooses a device.
 
@@ -13,6 +14,9 @@ use benches::Subject;
 use benches::rows::Bench;
 
 const DTYPE: DType = DType::F16;
+
+/// Of what layers add to.
+const RESIDUAL: DType = DType::F32;
 
 /// Layers whose weights come in turn.
 const LAYERS: usize = 6;
@@ -148,7 +152,7 @@ impl Decoder {
         let layers = (0..LAYERS)
             .map(|_| Layer {
                 weights: Weights::ALL.map(|weights| subject.operand(DType::F32, words(weights))),
-                norm: subject.operand(DTYPE, shape.hidden),
+                norm: subject.operand(RESIDUAL, shape.hidden),
                 cache: subject.operand(DTYPE, room * 2 * shape.kv_width()),
             })
             .collect();
@@ -158,7 +162,7 @@ impl Decoder {
             shape,
             formats,
             layers,
-            x: subject.operand(DTYPE, shape.hidden),
+            x: subject.operand(RESIDUAL, shape.hidden),
             update: subject.operand(DTYPE, shape.hidden.max(shape.query_width())),
             qkv: subject.operand(DTYPE, shape.qkv_width()),
             inner: subject.operand(DTYPE, shape.inner),
@@ -184,7 +188,7 @@ impl Decoder {
     fn product(&self, layer: &Layer, weights: Weights, [input, output]: [u64; 2]) -> QuantMatmulDesc {
         let [rows, columns] = size(self.shape, self.formats, weights);
         let b = QuantMatrix::new(layer.weights[weights as usize], self.formats.of(weights), rows, columns);
-        let matrix = |ptr, columns| Matrix::new(ptr, DTYPE, columns);
+        let matrix = |ptr, columns| Matrix::new(ptr, if ptr == self.x { RESIDUAL } else { DTYPE }, columns);
         QuantMatmulDesc::new(1, matrix(input, columns), b, matrix(output, rows))
     }
 
@@ -193,7 +197,7 @@ impl Decoder {
     fn qkv(&self, backend: &dyn ComputeBackend, layer: &Layer) -> BackendResult<()> {
         let Self { shape, x, update, qkv, .. } = *self;
         if !self.formats.are_mixed() {
-            let norm = RmsNorm::new(layer.norm, 1e-5);
+            let norm = RmsNorm::new(layer.norm, 1e-5).with_output_dtype(DTYPE);
             return backend.quant_matmul(&self.product(layer, Weights::Qkv, [x, qkv]).with_norm(norm));
         }
         self.norm(backend, layer)?;
@@ -204,14 +208,14 @@ impl Decoder {
     }
 
     fn norm(&self, backend: &dyn ComputeBackend, layer: &Layer) -> BackendResult<()> {
-        let desc = RmsNormDesc::new(DTYPE, self.x, self.update, 1, self.shape.hidden);
-        backend.rms_norm(&desc.with_weight(layer.norm))
+        let desc = RmsNormDesc::new(RESIDUAL, self.x, self.update, 1, self.shape.hidden);
+        backend.rms_norm(&desc.with_output_dtype(DTYPE).with_weight(layer.norm))
     }
 
     fn call(&self, backend: &dyn ComputeBackend, layer: &Layer, step: Step) -> BackendResult<()> {
         let Self { shape, x, update, inner, .. } = *self;
-        let norm = RmsNorm::new(layer.norm, 1e-5);
-        let residual = Matrix::new(x, DTYPE, shape.hidden);
+        let norm = RmsNorm::new(layer.norm, 1e-5).with_output_dtype(DTYPE);
+        let residual = Matrix::new(x, RESIDUAL, shape.hidden);
         let gate_up = |input| {
             let mut desc = self.product(layer, Weights::GateUp, [input, inner]).with_gate(Gate::Swiglu);
             desc.c = Matrix::new(inner, DTYPE, shape.inner);

@@ -54,6 +54,8 @@ struct Call {
     alpha: f64,
     has_bias: bool,
     has_norm: bool,
+    /// Whether normalised rows of f32 are rounded to f16.
+    narrows: bool,
     cache_rows: usize,
     max_position: usize,
     /// Values are a product of their own, before that of queries and keys.
@@ -72,13 +74,16 @@ impl Call {
             (true, 1) if rng.one_in(2) => rng.pick(&[2048, 2176]),
             (true, _) => 128 * (1 + rng.below(3)),
         };
+        // Elsewhere it is a launch of its own.
+        let has_norm = rng.one_in(2);
+        let a = if on_tensor_cores && !has_norm { DType::F16 } else { rng.pick(&[DType::F32, DType::F16]) };
         Self {
             format: rng.pick(&[
                 QuantFormat::Q8_0,
                 QuantFormat::Q4_0,
                 QuantFormat::U4 { group: 32, zero_points: false },
             ]),
-            a: if on_tensor_cores { DType::F16 } else { rng.pick(&[DType::F32, DType::F16]) },
+            a,
             c: rng.pick(&[DType::F32, DType::F16]),
             kv: rng.pick(&[DType::F32, DType::F16]),
             rows,
@@ -91,8 +96,8 @@ impl Call {
             // Sums of long rows times two might be odd whole numbers above 2048, which f16 doesn't have.
             alpha: if k > 1024 { 1.0 } else { rng.pick(&[1.0, -2.0]) },
             has_bias: rng.one_in(2),
-            // Elsewhere it is a launch of its own.
-            has_norm: rng.one_in(2),
+            has_norm,
+            narrows: has_norm && a == DType::F32 && (on_tensor_cores || rng.one_in(2)),
             cache_rows: 1 + rng.below(6),
             max_position: 1 + rng.below(40),
             values_before: rng.one_in(3),
@@ -365,7 +370,8 @@ fn results(
             product = product.with_bias(memory.with(&bias)?);
         }
         if call.has_norm {
-            product = product.with_norm(RmsNorm::new(norm, 0.0));
+            let norm = RmsNorm::new(norm, 0.0);
+            product = product.with_norm(if call.narrows { norm.with_output_dtype(DType::F16) } else { norm });
         }
         product = match change {
             Change::Activation => product.with_activation(Activation::Relu),
@@ -462,6 +468,7 @@ fn random(backend: &WebGpuBackend, kernel: &'static str) -> Result<(), Failed> {
         let mut call = Call::random(&mut rng, kernel);
         if !backend.capabilities()?.f16 {
             (call.a, call.c, call.kv) = (DType::F32, DType::F32, DType::F32);
+            call.narrows = false;
         }
         let operands = Operands::random(&mut rng, &call)?;
         let (found, launches) = results(backend, &call, &operands, Change::Nothing, true)?;
@@ -500,6 +507,7 @@ fn apart(device: &Arc<Device>) -> Trial {
             alpha: 1.0,
             has_bias: true,
             has_norm: false,
+            narrows: false,
             cache_rows: 4,
             max_position: 16,
             values_before: false,
