@@ -6,6 +6,7 @@ mod conv;
 mod conv_filter;
 mod copy;
 mod cumsum;
+mod dot_int8;
 mod elementwise;
 mod experts;
 mod fold;
