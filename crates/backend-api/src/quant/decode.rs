@@ -99,7 +99,7 @@ impl QuantRow<'_> {
                 // A power of two.
                 let shift = group.trailing_zeros();
                 if group >= UNIT {
-                    scales = [self.group_scale(UNIT * unit >> shift, zero_points); 8];
+                    scales = [self.group_scale((UNIT * unit) >> shift, zero_points); 8];
                 } else {
                     for (i, scale) in scales.iter_mut().enumerate() {
                         *scale = self.group_scale((UNIT * unit + 16 * i) >> shift, zero_points);

@@ -9,9 +9,9 @@ use bytemuck::cast_slice_mut;
 use pulp::{Arch, Simd, WithSimd};
 
 use super::gather::inside;
+use super::int8::{Rounded, rounds};
 use super::matmul::multiply;
 use super::matrix::{row_major, row_major_ref};
-use super::quant_int8::{Rounded, rounds};
 use crate::access::{Call, Input};
 use crate::bound::require_end;
 use crate::element::{Element, try_widen, with_float};
