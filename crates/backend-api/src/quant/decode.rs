@@ -1,7 +1,5 @@
 //! The values of quantised weights.
 
-use half::f16;
-
 use super::format::by_format;
 use super::planes::{QuantRow, load};
 use super::{QuantFormat, QuantLayout, UNIT};
@@ -10,13 +8,13 @@ use crate::{BackendResult, checked_product};
 
 /// What turns the sixteen quants of half a block into weights: `scale · (q − zero) − min`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct QuantScale {
+pub(super) struct QuantScale {
     /// The factor.
-    pub scale: f32,
+    pub(super) scale: f32,
     /// The zero point, a whole number from 0 to 255.
-    pub zero: f32,
+    pub(super) zero: f32,
     /// What is subtracted, in formats with minima.
-    pub min: f32,
+    pub(super) min: f32,
 }
 
 #[inline(always)]
@@ -52,17 +50,6 @@ impl QuantRow<'_> {
         self.fill(unit, magnitudes, magnitude);
     }
 
-    /// The 128 quants of a unit, those of the padding too, and what turns each sixteen of them into weights; zeros
-    /// for a unit that the row doesn't have.
-    #[inline(always)]
-    pub fn integers(&self, unit: usize, quants: &mut [i8; UNIT]) -> [QuantScale; 8] {
-        if unit >= self.units {
-            quants.fill(0);
-            return [QuantScale::default(); 8];
-        }
-        by_format!(self.format, format => QuantRow { format, ..*self }.fill_integers(unit, quants))
-    }
-
     #[inline(always)]
     fn fill(&self, unit: usize, numbers: &mut [f32; UNIT], value: impl Fn(QuantScale, f32) -> f32) {
         let scales = self.unit_scales(unit);
@@ -74,23 +61,16 @@ impl QuantRow<'_> {
         }
     }
 
-    #[inline(always)]
-    fn fill_integers(&self, unit: usize, quants: &mut [i8; UNIT]) -> [QuantScale; 8] {
-        for (word, quants) in quants.as_chunks_mut::<8>().0.iter_mut().enumerate() {
-            *quants = self.numbers(unit, word / 4, word % 4);
-        }
-        self.unit_scales(unit)
-    }
-
     /// The scales of the unit's eight half blocks.
     #[inline(always)]
-    fn unit_scales(&self, unit: usize) -> [QuantScale; 8] {
+    pub(super) fn unit_scales(&self, unit: usize) -> [QuantScale; 8] {
         let mut scales = [QuantScale::default(); 8];
         match self.format {
             QuantFormat::Q8_0 | QuantFormat::Q4_0 => {
                 let zero = if self.format == QuantFormat::Q4_0 { 8.0 } else { 0.0 };
+                let halves: [u8; 8] = load(self.scales, 8 * unit);
                 for (block, scales) in scales.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-                    *scales = [QuantScale { scale: half(self.scales, 4 * unit + block), zero, min: 0.0 }; 2];
+                    *scales = [QuantScale { scale: half(&halves, block), zero, min: 0.0 }; 2];
                 }
             }
             QuantFormat::Mxfp4 => {
@@ -102,9 +82,9 @@ impl QuantRow<'_> {
             QuantFormat::Q4_K | QuantFormat::Q5_K => {
                 let packed: [u8; 16] = load(self.scales, unit / 2 * 16);
                 let [d, dmin] = [half(&packed, 0), half(&packed, 1)];
+                let [factors, minima] = scales_and_minima(&packed, unit % 2 == 1);
                 for (block, scales) in scales.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-                    let (sc, m) = scale_and_min(&packed, unit % 2 * 4 + block);
-                    let (scale, min) = (d * f32::from(sc), dmin * f32::from(m));
+                    let (scale, min) = (d * f32::from(factors[block]), dmin * f32::from(minima[block]));
                     *scales = [QuantScale { scale, zero: 0.0, min }; 2];
                 }
             }
@@ -116,24 +96,50 @@ impl QuantRow<'_> {
                 }
             }
             QuantFormat::U4 { group, zero_points } => {
-                for (i, scale) in scales.iter_mut().enumerate() {
-                    let group = (UNIT * unit + 16 * i) / group;
-                    // Past the last group of a row there is only padding.
-                    if 2 * group < self.scales.len() {
-                        let zero = if zero_points { f32::from(self.extra[group]) } else { 8.0 };
-                        *scale = QuantScale { scale: half(self.scales, group), zero, min: 0.0 };
+                // A power of two.
+                let shift = group.trailing_zeros();
+                if group >= UNIT {
+                    scales = [self.group_scale((UNIT * unit) >> shift, zero_points); 8];
+                } else {
+                    for (i, scale) in scales.iter_mut().enumerate() {
+                        *scale = self.group_scale((UNIT * unit + 16 * i) >> shift, zero_points);
                     }
                 }
             }
         }
         scales
     }
+
+    /// The scale of a group of U4; past the last group of a row there is only padding.
+    #[inline(always)]
+    fn group_scale(&self, group: usize, zero_points: bool) -> QuantScale {
+        if 2 * group >= self.scales.len() {
+            return QuantScale::default();
+        }
+        let zero = if zero_points { f32::from(self.extra[group]) } else { 8.0 };
+        QuantScale { scale: half(self.scales, group), zero, min: 0.0 }
+    }
 }
 
 /// Number `number` of f16 in bytes.
 #[inline(always)]
 fn half(bytes: &[u8], number: usize) -> f32 {
-    f16::from_le_bytes(load(bytes, 2 * number)).to_f32()
+    f32_of_f16(u16::from_le_bytes(load(bytes, 2 * number)))
+}
+
+/// The value of an f16, by arithmetic that compilers keep in vectors.
+#[inline(always)]
+const fn f32_of_f16(bits: u16) -> f32 {
+    /// What the exponents' biases differ by.
+    const BIAS: u32 = (127 - 15) << 23;
+    let sign = (bits as u32 & 0x8000) << 16;
+    let magnitude = (bits as u32 & 0x7FFF) << 13;
+    // Infinities and NaN have the largest exponent of f32, too.
+    let normal = magnitude + if bits & 0x7C00 == 0x7C00 { 2 * BIAS } else { BIAS };
+    // Subnormal numbers: fractions behind a one, which is subtracted.
+    const ONE: u32 = BIAS + (1 << 23);
+    let subnormal = (f32::from_bits(magnitude + ONE) - f32::from_bits(ONE)).to_bits();
+    f32::from_bits(sign | if bits & 0x7C00 == 0 { subnormal } else { normal })
 }
 
 /// 2^(e − 128), half of a scale of E8M0.
@@ -144,14 +150,18 @@ pub(super) const fn half_of_e8m0(exponent: u8) -> f32 {
     f32::from_bits(bits)
 }
 
-/// The 6-bit scale and minimum of the sub-block `t` of eight, from `d`, `dmin` and the 12 bytes behind them.
+/// The 6-bit scales and minima of the first or the second four of eight sub-blocks, from the 12 bytes behind `d` and `dmin`.
 #[inline(always)]
-fn scale_and_min(packed: &[u8; 16], t: usize) -> (u8, u8) {
-    let s = |i: usize| packed[4 + i];
-    if t < 4 {
-        return (s(t) & 63, s(t + 4) & 63);
-    }
-    (s(t + 4) & 15 | s(t - 4) >> 6 << 4, s(t + 4) >> 4 | s(t) >> 6 << 4)
+fn scales_and_minima(packed: &[u8; 16], second: bool) -> [[u8; 4]; 2] {
+    let s = u32::from_le_bytes(load(packed, 4));
+    let m = u32::from_le_bytes(load(packed, 8));
+    let both = u32::from_le_bytes(load(packed, 12));
+    let (low, above, whole) = (0x0F0F_0F0F, 0x3030_3030, 0x3F3F_3F3F);
+    let [s, m] = match second {
+        true => [both & low | s >> 2 & above, both >> 4 & low | m >> 2 & above],
+        false => [s & whole, m & whole],
+    };
+    [s.to_le_bytes(), m.to_le_bytes()]
 }
 
 /// The weights of a whole matrix, row-major, `rows` × `columns`.
@@ -181,4 +191,19 @@ pub fn dequantize(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use half::f16;
+
+    use super::*;
+
+    #[test]
+    fn f16_have_their_values() {
+        for bits in 0..=u16::MAX {
+            let (got, want) = (f32_of_f16(bits), f16::from_bits(bits).to_f32());
+            assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{bits:#x}: {got}");
+        }
+    }
 }

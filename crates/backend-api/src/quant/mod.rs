@@ -48,15 +48,17 @@
 mod decode;
 mod format;
 mod gguf;
+mod lanes;
 mod layout;
 mod planes;
 mod quantize;
 mod u4;
 mod word;
 
-pub use decode::{QuantScale, dequantize};
+pub use decode::dequantize;
 pub use format::QuantFormat;
 pub use gguf::{repack, unpack};
+pub use lanes::QuantLanes;
 pub use layout::{QuantLayout, QuantPlane, UNIT};
 pub use planes::QuantRow;
 pub use quantize::quantize;

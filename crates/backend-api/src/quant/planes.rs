@@ -2,8 +2,8 @@
 
 use super::layout::QuantPlane;
 use super::word::{
-    Word, deinterleave, doubled_e2m1, floats_of_nibbles, gather_bits, gather_pairs, interleave, scatter_bits,
-    scatter_pairs,
+    Word, deinterleave, floats_of_e2m1, floats_of_nibbles, gather_bits, gather_pairs, interleave,
+    scatter_bits, scatter_pairs,
 };
 use super::{QuantFormat, QuantLayout};
 use crate::BackendResult;
@@ -136,29 +136,27 @@ impl QuantLayout {
 }
 
 impl QuantRow<'_> {
-    /// The eight quants at the place `j` of a unit's block as numbers, which all formats but Q8_0 and Mxfp4 have from 0 on.
-    #[inline(always)]
-    pub(super) fn numbers(&self, unit: usize, block: usize, j: usize) -> [i8; 8] {
-        let word = self.word(unit, block, j);
-        let word = if self.format == QuantFormat::Mxfp4 { doubled_e2m1(word) } else { word };
-        word.to_le_bytes().map(u8::cast_signed)
-    }
-
-    /// [`numbers`](Self::numbers) as f32.
+    /// The numbers that the eight quants at the place `j` of a unit's block stand for, as f32.
     #[inline(always)]
     pub(super) fn floats(&self, unit: usize, block: usize, j: usize) -> [f32; 8] {
+        let at = quant_offset(self.format, unit, block, j);
+        if self.format == QuantFormat::Q8_0 {
+            let bytes: [u8; 8] = load(self.quants, at);
+            let mut floats = [0.0; 8];
+            for (float, byte) in floats.iter_mut().zip(bytes) {
+                *float = f32::from(byte as i8);
+            }
+            return floats;
+        }
+        let nibbles = u32::from_le_bytes(load(self.quants, at));
+        let at = high_offset(self.format, unit, block, j);
         match self.format {
-            QuantFormat::Q4_0 | QuantFormat::Q4_K | QuantFormat::U4 { .. } => {
-                let at = quant_offset(self.format, unit, block, j);
-                floats_of_nibbles(u32::from_le_bytes(load(self.quants, at)))
+            QuantFormat::Mxfp4 => floats_of_e2m1(nibbles),
+            QuantFormat::Q5_K => floats_of_nibbles(nibbles, u32::from(self.high[at]), 1),
+            QuantFormat::Q6_K => {
+                floats_of_nibbles(nibbles, u32::from(u16::from_le_bytes(load(self.high, at))), 2)
             }
-            _ => {
-                let mut floats = [0.0; 8];
-                for (float, number) in floats.iter_mut().zip(self.numbers(unit, block, j)) {
-                    *float = f32::from(number);
-                }
-                floats
-            }
+            _ => floats_of_nibbles(nibbles, 0, 0),
         }
     }
 

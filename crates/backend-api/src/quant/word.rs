@@ -28,13 +28,30 @@ pub(super) fn deinterleave(nibbles: u32) -> Word {
     half(nibbles) | half(nibbles >> 16) << 8
 }
 
-/// What [`deinterleave`] makes of nibbles, as f32.
+/// Where the nibbles are that [`deinterleave`] makes bytes of.
+const SHIFTS: [u32; 8] = [0, 16, 4, 20, 8, 24, 12, 28];
+
+/// What [`deinterleave`] makes of nibbles, as f32, each with the next `count` of the bits above it.
 #[inline(always)]
-pub(super) fn floats_of_nibbles(nibbles: u32) -> [f32; 8] {
-    const SHIFTS: [u32; 8] = [0, 16, 4, 20, 8, 24, 12, 28];
+pub(super) fn floats_of_nibbles(nibbles: u32, above: u32, count: u32) -> [f32; 8] {
     let mut floats = [0.0; 8];
-    for (float, shift) in floats.iter_mut().zip(SHIFTS) {
-        *float = (nibbles >> shift & 15) as i32 as f32;
+    for i in 0..8 {
+        let above = above >> (count * i as u32) & ((1 << count) - 1);
+        floats[i] = (nibbles >> SHIFTS[i] & 15 | above << 4) as i32 as f32;
+    }
+    floats
+}
+
+/// What [`deinterleave`] makes of nibbles that are numbers of E2M1, twice their values.
+#[inline(always)]
+pub(super) fn floats_of_e2m1(nibbles: u32) -> [f32; 8] {
+    /// Twice the magnitudes, the smallest in the lowest bits.
+    const MAGNITUDES: u32 = 0xC864_3210;
+    let mut floats = [0.0; 8];
+    for i in 0..8 {
+        let code = nibbles >> SHIFTS[i];
+        let magnitude = (MAGNITUDES >> (4 * (code & 7)) & 15) as i32;
+        floats[i] = if code & 8 == 0 { magnitude } else { -magnitude } as f32;
     }
     floats
 }
@@ -96,7 +113,8 @@ pub(super) fn doubled_e2m1(codes: Word) -> Word {
     let low = codes & (large << 1 | large);
     let both = low & low >> 1 & ONES;
     let magnitudes = (codes & 0x0707_0707_0707_0707) + low + (both << 1);
-    let negative = (codes >> 3 & ONES) * 0xFF;
+    let signs = codes >> 3 & ONES;
+    let negative = (signs << 8).wrapping_sub(signs);
     // Numbers that are 128 larger pass no byte.
     (0x8080_8080_8080_8080 + magnitudes - ((magnitudes & negative) << 1)) ^ 0x8080_8080_8080_8080
 }
@@ -134,7 +152,17 @@ mod tests {
         for word in words() {
             assert_eq!(deinterleave(interleave(word)), word & NIBBLES);
             let bytes = (word & NIBBLES).to_le_bytes();
-            assert_eq!(floats_of_nibbles(interleave(word)), bytes.map(f32::from));
+            let nibbles = interleave(word);
+            assert_eq!(floats_of_nibbles(nibbles, 0, 0), bytes.map(f32::from));
+            assert_eq!(
+                floats_of_e2m1(nibbles),
+                doubled_e2m1(word & NIBBLES).to_le_bytes().map(|x| f32::from(x as i8))
+            );
+            let sixth = (word & (NIBBLES | PAIRS << 4)).to_le_bytes();
+            assert_eq!(
+                floats_of_nibbles(nibbles, u32::from(gather_pairs(word >> 4)), 2),
+                sixth.map(f32::from)
+            );
             assert_eq!(from_nibbles(to_nibbles(word)), word & NIBBLES);
             assert_eq!(scatter_bits(gather_bits(word)), word & ONES);
             assert_eq!(scatter_pairs(gather_pairs(word)), word & PAIRS);

@@ -135,7 +135,8 @@ fn magnitudes_are_sums_of_the_terms_without_their_signs() {
 }
 
 #[test]
-fn integers_and_their_scales_make_up_the_weights() {
+fn lanes_of_quants_and_their_scales_make_up_the_weights() {
+    let mut magnitudes = [0.0; UNIT];
     let mut noise = Noise(0x1E5);
     let u4 = |group, zero_points| QuantFormat::U4 { group, zero_points };
     for format in QuantFormat::GGUF.into_iter().chain([u4(16, true), u4(32, false), u4(256, true)]) {
@@ -143,15 +144,26 @@ fn integers_and_their_scales_make_up_the_weights() {
         let planes = noise.bytes(layout.bytes);
         let row = layout.row(&planes, 1).unwrap();
         for unit in 0..5 {
-            let (mut weights, mut quants) = ([1.0; UNIT], [1; UNIT]);
+            let mut weights = [1.0; UNIT];
             row.dequantize(unit, &mut weights);
-            let scales = row.integers(unit, &mut quants);
-            for (i, (&quant, weight)) in quants.iter().zip(weights).enumerate() {
-                let scale = scales[i / 16];
-                let value = scale.scale * (f32::from(quant) - scale.zero) - scale.min;
-                assert!(same(value, weight), "{format}: {i} of unit {unit}");
+            row.magnitudes(unit, &mut magnitudes);
+            let lanes = row.lanes(unit);
+            for (i, &place) in format.lane_order().iter().enumerate() {
+                let place = usize::from(place);
+                let quant = f32::from(lanes.quants[i / 32][i % 32]);
+                let value = lanes.scales[i / 64][i / 4 % 8] * quant - lanes.offsets[place / 16];
+                let weight = weights[place];
+                // The product with the zero point is a term of its own.
+                let near = (value - weight).abs() <= magnitudes[place] * f32::EPSILON;
+                let finite = magnitudes[place].is_finite();
+                assert!(near || !finite, "{format}: {place} of unit {unit} is {value}, not {weight}");
             }
         }
+    }
+    for format in [QuantFormat::Q8_0, QuantFormat::Q4_0] {
+        let mut order = format.lane_order();
+        order.sort_unstable();
+        assert!(order.into_iter().eq(0..128), "{format}");
     }
     let taking = [16, 32, 64].map(|group| u4(group, true).takes_int8());
     assert_eq!(taking, [false, true, true]);

@@ -9,9 +9,9 @@ use bytemuck::cast_slice_mut;
 use pulp::{Arch, Simd, WithSimd};
 
 use super::gather::inside;
+use super::int8::{Rounded, rounds};
 use super::matmul::multiply;
 use super::matrix::{row_major, row_major_ref};
-use super::quant_int8::{Int8Rows, Rounded, rounds};
 use crate::access::{Call, Input};
 use crate::bound::require_end;
 use crate::element::{Element, try_widen, with_float};
@@ -57,7 +57,9 @@ pub(crate) fn quant_matmul(call: Call<'_>, desc: &QuantMatmulDesc) -> BackendRes
                     a
                 }
             });
-            let rounded = rounds(desc).then(|| Rounded::new(&a, [m, k, desc.a.ld]));
+            let rounded = rounds(desc)
+                .then(|| Rounded::new(cores, desc.b.format, &a, [m, k, desc.a.ld]))
+                .transpose()?;
             let (rounded, lda) = (rounded.as_ref(), desc.a.ld);
             let product = Product { layout: &layout, planes: b.elements(), a: &a, rounded, lda, m, k };
             // Cᵀ, so that threads write rows of their own.
@@ -115,14 +117,14 @@ impl Product<'_> {
         if k == 0 {
             return;
         }
-        if rounded.is_some() || m <= FEW_ROWS {
+        if let Some(a) = rounded {
+            return a.multiply(layout, planes, first, transposed);
+        }
+        if m <= FEW_ROWS {
             for (j, sums) in transposed.chunks_exact_mut(m).enumerate() {
                 // The planes were checked with the operands, so every row is there.
                 let Some(row) = layout.row(planes, first + j) else { continue };
-                match rounded {
-                    Some(a) => Arch::new().dispatch(Int8Rows { row, a, sums }),
-                    None => Arch::new().dispatch(FewRows { row, a, lda, k, sums }),
-                }
+                Arch::new().dispatch(FewRows { row, a, lda, k, sums });
             }
             return;
         }
