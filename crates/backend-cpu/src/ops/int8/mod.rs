@@ -107,7 +107,7 @@ fn round(block: &[f32], quants: &mut [i8]) -> f32 {
 pub(super) struct Rounded {
     /// The first units of all rows, then the second ones.
     units: Vec<Unit>,
-    /// Those of many rows once more, the tiles of all rows' first units, then of the second ones; none for few rows.
+    /// Units of many rows once more, the tiles of all rows' first units, then of the second ones; none for few rows.
     tiles: Vec<Tile>,
     /// Where the weights' format has the activations of a unit.
     order: [u8; UNIT],
