@@ -100,7 +100,7 @@ pub enum Error {
     },
     /// A model's logits are NaN or infinite.
     #[error(
-        "the logits aren't finite numbers; activations of f16 may have overflowed, which those of f32 don't"
+        "the logits aren't finite numbers; activations of f16 may have overflowed, which --precision f32 (`Precision::F32`) avoids"
     )]
     NotFinite,
     /// The backend refused a call.
