@@ -1,4 +1,4 @@
-// C = residual + activation(alpha · A · Bᵀ + bias) for few rows of f16 of A and a quantised B, multiplied by the
+// C = residual + activation(alpha · A · Bᵀ + bias) for few rows of A, of f16 or rounded to it, and a quantised B, multiplied by the
 // device's tensor cores, which add in f32: what takes the time is reading B once. With GATED, the first half of
 // B's rows gives P₁, the second P₂, and C = residual + activation(P₁) · P₂.
 //
@@ -10,7 +10,7 @@
 // the same columns of A. These are of other k than a fragment's elements, but it is the same change of order
 // for both operands, so that the sums are the same. The columns of a right operand are rows of A, or blocks of one row.
 //
-// Rows of A start at multiples of eight elements, and k is whole units. Beyond the last row of either operand,
+// Rows of A start at multiples of 16 bytes, and k is whole units. Beyond the last row of either operand,
 // another one's products are made, but not written.
 //
 // With PERSISTENT, a workgroup makes tile after tile, so that it prepares the rows once.

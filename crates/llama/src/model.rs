@@ -44,7 +44,7 @@ impl Model {
         Self::load_with(backend, file, Precision::F32, progress)
     }
 
-    /// [`load`](Self::load) for activations of other types, such as [`Precision::of_device`] suggests.
+    /// [`load`](Self::load) for activations of other types, such as [`Precision::suited`] says.
     ///
     /// # Errors
     /// As [`load`](Self::load); [`Error::Backend`] also for a type that the backend doesn't have.

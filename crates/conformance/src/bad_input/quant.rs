@@ -84,6 +84,9 @@ fn product(element: DType, math: MathMode) -> Operation {
         ("a residual of i32", dtype(op, "residual", DType::I32), |d| {
             d.residual.iter_mut().for_each(|residual| residual.dtype = DType::I32);
         }),
+        ("rows normalised to u32", dtype(op, "output_dtype of the norm", DType::U32), |d| {
+            d.norm.iter_mut().for_each(|norm| norm.output_dtype = Some(DType::U32));
+        }),
         ("lda below k", short_row(op, "lda", 64, 63), |d| d.a.ld = 63),
         ("ldc below n", short_row(op, "ldc", 3, 2), |d| d.c.ld = 2),
         ("a short residual", SHAPE, |d| {

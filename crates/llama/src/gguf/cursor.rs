@@ -53,6 +53,12 @@ pub enum GgufErrorKind {
         /// Bytes left.
         have: usize,
     },
+    /// A header that is longer than any is read.
+    #[error("the header goes on behind {most} bytes, which is more than is read of one")]
+    Header {
+        /// Bytes that are read.
+        most: u64,
+    },
     /// A tensor whose numbers end beyond the file.
     #[error("the file ends at byte {size}, but the tensor {name:?} needs bytes up to {end}: {CUT}")]
     TensorEnd {
@@ -130,6 +136,12 @@ impl<'a> Cursor<'a> {
 
     const fn left(&self) -> usize {
         self.bytes.len() - self.offset
+    }
+
+    /// The next bytes, as many as there are of `len`.
+    pub(super) fn next(&self, len: usize) -> &'a [u8] {
+        let rest = self.bytes.get(self.offset..).unwrap_or_default();
+        &rest[..len.min(rest.len())]
     }
 
     pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], GgufError> {

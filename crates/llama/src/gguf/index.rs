@@ -55,6 +55,10 @@ impl Index {
                 Err(error) if is_cut_off(&error) && len < size.min(LONGEST) => {
                     len = len.saturating_mul(2).min(size).min(LONGEST);
                 }
+                // The file goes on where no more of it was looked at.
+                Err(GgufError { offset, .. }) if len < size => {
+                    return Err(GgufError { offset, kind: GgufErrorKind::Header { most: LONGEST } }.into());
+                }
                 Err(error) => return Err(error.into()),
             }
         }

@@ -190,3 +190,34 @@ fn mutated_files() {
     }
     println!("{inputs} mutated files, {taken} of them taken");
 }
+
+/// A file of 1 GiB whose header claims a text of 300 MiB: it doesn't end where no more of it was looked at.
+#[test]
+fn long_headers_are_not_told_as_short_files() {
+    struct Long;
+    impl Source for Long {
+        fn size(&self) -> u64 {
+            1 << 30
+        }
+
+        async fn read(&self, offset: u64, into: &mut [u8]) -> std::io::Result<()> {
+            let mut head = b"GGUF\x03\0\0\0".to_vec();
+            [0, 1, 300 << 20].into_iter().for_each(|number: u64| head.extend(number.to_le_bytes()));
+            into.fill(b'a');
+            if let Some(rest) = head.get(offset as usize..) {
+                let both = rest.len().min(into.len());
+                into[..both].copy_from_slice(&rest[..both]);
+            }
+            Ok(())
+        }
+    }
+    let error = pollster::block_on(Index::read(&Long)).unwrap_err().to_string();
+    assert!(error.contains("more than is read of one"), "{error}");
+}
+
+#[test]
+fn short_files_that_begin_otherwise_are_no_gguf() {
+    let error = |bytes: &[u8]| Gguf::parse(bytes).unwrap_err().to_string();
+    assert!(error(b"hi\n").contains("not a GGUF file"));
+    assert!(error(b"GGU").contains("is the download complete?"));
+}

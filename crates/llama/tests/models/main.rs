@@ -75,6 +75,8 @@ fn device_trials(selector: &str) -> Vec<Trial> {
             Box::new(move |backend| half_activations::texts(backend, architecture)),
         ));
     }
+    trials.push(trial("half_activations::dense_weights", Box::new(|_| half_activations::dense_weights())));
+    trials.push(trial("half_activations::sums_beyond_f16", Box::new(half_activations::sums_beyond_f16)));
     for (kind, mixed) in FORMATS {
         let name = mixed.map(|mixed| format!("_{mixed:?}")).unwrap_or_default();
         let hidden = if kind.block_size() == 256 { 256 } else { 64 };

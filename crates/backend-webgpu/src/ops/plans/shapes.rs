@@ -137,7 +137,11 @@ impl Shapes {
             match self.below(6) {
                 0 => desc = desc.with_bias(other),
                 1 => desc = desc.with_residual(matrix(other, result, n)),
-                2 => desc = desc.with_norm(RmsNorm::new(other, 1e-5)),
+                2 => {
+                    let norm = RmsNorm::new(other, 1e-5);
+                    let narrows = dtype == DType::F32 && n % 2 == 0;
+                    desc = desc.with_norm(if narrows { norm.with_output_dtype(DType::F16) } else { norm });
+                }
                 3 => desc = desc.with_math(MathMode::Int8),
                 _ => {}
             }

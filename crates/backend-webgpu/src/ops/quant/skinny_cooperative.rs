@@ -305,17 +305,18 @@ impl Tile {
     }
 }
 
-/// Each workgroup for each kind of format and type of C, with activations in turn.
+/// Each workgroup for each kind of format and types of A and C, with activations and types of the cache in turn.
 pub(super) fn variants() -> Vec<Variant> {
     let persistent = [Tile::new(1, 4), Tile::new(1, 8), Tile::new(8, 8)]
         .map(|tile| (Tile { persistent: true, ..tile }, true));
     let alone = Tile::ALL.into_iter().flat_map(|tile| [(tile, false), (tile, true)]);
     let mut variants = Vec::new();
     for (tile, normed) in alone.chain(persistent) {
-        for format in tile.formats() {
+        for (number, format) in tile.formats().enumerate() {
             let types =
                 [[DType::F16; 2], [DType::F16, DType::F32], [DType::F32, DType::F16], [DType::F32; 2]];
-            for dtypes in types.into_iter().filter(|[a, _]| normed || *a == DType::F16) {
+            let types = types.into_iter().filter(|[a, _]| normed || *a == DType::F16);
+            for (types, dtypes) in types.enumerate() {
                 let turn = variants.len() / 4;
                 let activation = Activation::ALL[turn % Activation::ALL.len()];
                 let gate = (turn / 2 % 2 == 1).then_some(Gate::ALL[turn / 4 % Gate::ALL.len()]);
@@ -323,7 +324,7 @@ pub(super) fn variants() -> Vec<Variant> {
                     Signature { format, dtypes, activation, vectors: true, normed, gate, cache: None };
                 variants.push(tile.variant(&signature));
                 let (activation, gate) = (Activation::Identity, None);
-                let cache = Some([DType::F16, DType::F32][turn % 2]);
+                let cache = Some([DType::F16, DType::F32][(number + types) % 2]);
                 variants.push(tile.variant(&Signature { activation, gate, cache, ..signature }));
             }
         }
@@ -336,6 +337,35 @@ mod tests {
     use super::*;
     use crate::WebGpuBackend;
     use crate::device::h200;
+
+    /// No test of shaders checks what isn't listed.
+    #[test]
+    fn each_type_of_a_cache_is_listed_beside_each_type_of_rows() {
+        let all: Vec<String> = variants().iter().map(|variant| format!("{variant:?}")).collect();
+        for tile in Tile::ALL {
+            for (normed, a) in [(false, DType::F16), (true, DType::F16), (true, DType::F32)] {
+                for cache in [DType::F16, DType::F32].map(Some) {
+                    let is_listed = |dtype| {
+                        tile.formats().any(|format| {
+                            let (activation, dtypes) = (Activation::Identity, [a, dtype]);
+                            let signature = Signature {
+                                format,
+                                dtypes,
+                                activation,
+                                vectors: true,
+                                normed,
+                                gate: None,
+                                cache,
+                            };
+                            all.contains(&format!("{:?}", tile.variant(&signature)))
+                        })
+                    };
+                    let listed = [DType::F16, DType::F32].map(is_listed);
+                    assert_eq!(listed, [true; 2], "{tile:?}: rows of {a}, normed: {normed}, cache {cache:?}");
+                }
+            }
+        }
+    }
 
     fn choose(m: usize, format: QuantFormat, [n, k]: [usize; 2], normed: bool) -> Tile {
         Tile::choose(m, &QuantMatrix::new(0, format, n, k), normed, h200::COMPUTE_UNITS)

@@ -51,7 +51,7 @@ pub(crate) struct Common {
     pub(crate) cache_type: Option<CacheType>,
 
     /// The types of activations: f32, or mixed, f16 for products and attention and f32 for what layers add up [default: mixed
-    /// where the device has tensor cores, else f32]
+    /// where the device has tensor cores, but for files of F32 and BF16, else f32]
     #[arg(long, value_enum)]
     pub(crate) precision: Option<PrecisionName>,
 
@@ -67,7 +67,7 @@ pub(crate) struct Common {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CacheType {
-    /// Only with --precision f32
+    /// Only where activations are f32, as with --precision f32
     F32,
     F16,
     /// Blocks of 8 bits, in a little more than half the memory of f16

@@ -46,7 +46,8 @@ pub(crate) fn load(common: &Common) -> anyhow::Result<Loaded> {
 
     let selection = model_cli::select(&common.backend)?;
     let device = selection.backend.capabilities()?;
-    let precision = common.precision.map_or(Precision::of_device(&device), PrecisionName::precision);
+    let precision =
+        common.precision.map_or_else(|| Precision::suited(&device, &file), PrecisionName::precision);
     let model = model_cli::with_loading_bar(|progress| {
         let model = Model::load_with(&Arc::from(selection.backend), &file, precision, progress)
             .with_context(|| format!("can't load {}", path.display()))?

@@ -22,6 +22,9 @@ pub(crate) fn prompt(args: &RunArgs) -> anyhow::Result<String> {
     let mut text = read(path)?;
     if text.ends_with('\n') {
         text.pop();
+        if text.ends_with('\r') {
+            text.pop();
+        }
     }
     Ok(text)
 }
