@@ -18,6 +18,9 @@ pub(crate) enum Cores {
     All,
 }
 
+/// Work on chunks of two slices, given the first element of the first one's.
+type Work<'a, A, B> = dyn Fn(usize, (&mut [A], &mut [B])) + Sync + 'a;
+
 impl Cores {
     /// Runs `work`, which takes about `steps` steps of a third of a nanosecond.
     #[cfg_attr(
@@ -96,7 +99,7 @@ impl Cores {
         data: (&mut [A], &mut [B]),
         unit: usize,
         grain: usize,
-        work: &(dyn Fn(usize, (&mut [A], &mut [B])) + Sync),
+        work: &Work<'_, A, B>,
     ) {
         self.chunks_from(0, data, unit.max(1), grain, work);
     }
@@ -107,7 +110,7 @@ impl Cores {
         (one, other): (&mut [A], &mut [B]),
         unit: usize,
         grain: usize,
-        work: &(dyn Fn(usize, (&mut [A], &mut [B])) + Sync),
+        work: &Work<'_, A, B>,
     ) {
         let middle = one.len() / unit / 2 * unit;
         if one.len() <= grain || middle == 0 {
