@@ -1,5 +1,6 @@
 //! Quants in the order of their planes, for 8-bit dot products.
 
+use super::decode::QuantScale;
 use super::format::by_format;
 use super::planes::{QuantRow, load};
 use super::word::doubled_e2m1;
@@ -67,7 +68,9 @@ impl QuantRow<'_> {
             let block = if self.format == QuantFormat::Q8_0 { lane / 2 } else { lane % 4 };
             scales[0][lane] = halves[2 * block].scale;
             scales[1][lane] = halves[2 * block + 1].scale;
-            offsets[lane] = halves[lane].scale * halves[lane].zero + halves[lane].min;
+            let QuantScale { scale, zero, min } = halves[lane];
+            // Without a zero point, infinite scales leave it finite.
+            offsets[lane] = if zero == 0.0 { min } else { scale * zero + min };
         }
         QuantLanes { quants: self.vectors(unit), scales, offsets }
     }

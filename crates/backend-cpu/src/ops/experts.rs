@@ -79,7 +79,7 @@ fn products(
             rows[i * k..][..k].copy_from_slice(row);
         }
         let &Stack { layout, planes, bias } = stack;
-        let product = Product { layout, planes, a: &rows, rounded: None, lda: k, m, k };
+        let product = Product::new(cores, layout, planes, (&rows, [m, k, k]), false)?;
         let mut transposed = zeros(stacked * m)?;
         let grain = (GRAIN / k.max(1)).max(1).next_multiple_of(PANEL_ROWS);
         cores.chunks(&mut transposed, m, grain * m, &|first, chunk| {

@@ -8,6 +8,7 @@ mod copy;
 mod cumsum;
 mod elementwise;
 mod experts;
+mod few_rows;
 mod fold;
 mod gather;
 mod int8;

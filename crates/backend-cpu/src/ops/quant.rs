@@ -8,6 +8,7 @@ use backend_api::quant::{QuantLayout, QuantRow, UNIT};
 use bytemuck::cast_slice_mut;
 use pulp::{Arch, Simd, WithSimd};
 
+use super::few_rows::{self, FewRows};
 use super::gather::inside;
 use super::int8::{Rounded, rounds};
 use super::matmul::multiply;
@@ -20,18 +21,11 @@ use crate::parallel::Cores;
 use crate::room::{NoRoom, zeros};
 use crate::strided::boxes;
 
-/// Rows of A up to which each unit of weights is multiplied as soon as it is dequantised. More of them are
-/// worth a panel of dequantised rows in the cache.
-const FEW_ROWS: usize = 4;
-
 /// Rows of B in a dequantised panel.
 pub(super) const PANEL_ROWS: usize = 32;
 
 /// Weights in the share of one thread.
 pub(super) const GRAIN: usize = 1 << 14;
-
-/// Partial sums side by side.
-const LANES: usize = 16;
 
 /// `C = residual + activation(alpha · A · Bᵀ + bias)`.
 pub(crate) fn quant_matmul(call: Call<'_>, desc: &QuantMatmulDesc) -> BackendResult<()> {
@@ -57,11 +51,8 @@ pub(crate) fn quant_matmul(call: Call<'_>, desc: &QuantMatmulDesc) -> BackendRes
                     a
                 }
             });
-            let rounded = rounds(desc)
-                .then(|| Rounded::new(cores, desc.b.format, &a, [m, k, desc.a.ld]))
-                .transpose()?;
-            let (rounded, lda) = (rounded.as_ref(), desc.a.ld);
-            let product = Product { layout: &layout, planes: b.elements(), a: &a, rounded, lda, m, k };
+            let a = (&*a, [m, k, desc.a.ld]);
+            let product = Product::new(cores, &layout, b.elements(), a, rounds(desc))?;
             // Cᵀ, so that threads write rows of their own.
             let mut transposed = zeros(n * m)?;
             let rows = (GRAIN / k.max(1)).max(1).next_multiple_of(PANEL_ROWS);
@@ -99,35 +90,52 @@ fn normalise<T: Element>(row: &mut [f32], weight: &[f32], eps: f64) {
 
 /// Products of rows of A with rows of a quantised B.
 pub(super) struct Product<'a> {
-    pub(super) layout: &'a QuantLayout,
-    pub(super) planes: &'a [u8],
-    pub(super) a: &'a [f32],
-    /// The rows of A, if their activations are rounded.
-    pub(super) rounded: Option<&'a Rounded>,
-    pub(super) lda: usize,
-    pub(super) m: usize,
-    pub(super) k: usize,
+    layout: &'a QuantLayout,
+    planes: &'a [u8],
+    a: Activations<'a>,
+    m: usize,
+    k: usize,
 }
 
-impl Product<'_> {
+/// A, as the product with it is made.
+enum Activations<'a> {
+    Rounded(Rounded),
+    Few(FewRows),
+    /// Rows, the first of each so many numbers after that of the one before.
+    Many(&'a [f32], usize),
+}
+
+impl<'a> Product<'a> {
+    /// The products with `m` rows of `k` activations, the first of each `lda` after that of the one before.
+    pub(super) fn new(
+        cores: Cores,
+        layout: &'a QuantLayout,
+        planes: &'a [u8],
+        (a, [m, k, lda]): (&'a [f32], [usize; 3]),
+        rounds: bool,
+    ) -> Result<Self, NoRoom> {
+        let a = if rounds {
+            Activations::Rounded(Rounded::new(cores, layout.format, a, [m, k, lda])?)
+        } else if m <= few_rows::ROWS {
+            Activations::Few(FewRows::new(layout.format, a, [m, k, lda])?)
+        } else {
+            Activations::Many(a, lda)
+        };
+        Ok(Self { layout, planes, a, m, k })
+    }
+
     /// Rows of Cᵀ from the row `first` on.
     pub(super) fn rows(&self, first: usize, transposed: &mut [f32]) {
-        let &Self { layout, planes, a, rounded, lda, m, k } = self;
+        let &Self { layout, planes, ref a, m, k } = self;
         // The sums over nothing are there already.
         if k == 0 {
             return;
         }
-        if let Some(a) = rounded {
-            return a.multiply(layout, planes, first, transposed);
-        }
-        if m <= FEW_ROWS {
-            for (j, sums) in transposed.chunks_exact_mut(m).enumerate() {
-                // The planes were checked with the operands, so every row is there.
-                let Some(row) = layout.row(planes, first + j) else { continue };
-                Arch::new().dispatch(FewRows { row, a, lda, k, sums });
-            }
-            return;
-        }
+        let (a, lda) = match a {
+            Activations::Rounded(a) => return a.multiply(layout, planes, first, transposed),
+            Activations::Few(a) => return a.multiply(layout, planes, first, transposed),
+            &Activations::Many(a, lda) => (a, lda),
+        };
         let a = row_major_ref(a, m, k, lda).transpose();
         let mut panel = vec![0.0; PANEL_ROWS.min(transposed.len() / m) * k];
         for (i, panel_of_c) in transposed.chunks_mut(PANEL_ROWS * m).enumerate() {
@@ -162,44 +170,6 @@ impl WithSimd for LoadRow<'_> {
         for (number, weights) in self.weights.chunks_mut(UNIT).enumerate() {
             self.row.dequantize(number, &mut unit);
             weights.copy_from_slice(&unit[..weights.len()]);
-        }
-    }
-}
-
-/// The products of a row of B with a few rows of A.
-struct FewRows<'a> {
-    row: QuantRow<'a>,
-    a: &'a [f32],
-    lda: usize,
-    k: usize,
-    sums: &'a mut [f32],
-}
-
-impl WithSimd for FewRows<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn with_simd<S: Simd>(self, _: S) {
-        let Self { row, a, lda, k, sums } = self;
-        let mut unit = [0.0f32; UNIT];
-        let mut lanes = [[0.0f32; LANES]; FEW_ROWS];
-        for number in 0..k.div_ceil(UNIT) {
-            row.dequantize(number, &mut unit);
-            let start = number * UNIT;
-            let len = (k - start).min(UNIT);
-            for (i, lanes) in lanes.iter_mut().enumerate().take(sums.len()) {
-                let (weights, last_weights) = unit[..len].as_chunks::<LANES>();
-                let (inputs, last_inputs) = a[i * lda + start..][..len].as_chunks::<LANES>();
-                // As a new array, which compilers keep in vectors.
-                for (w, x) in weights.iter().zip(inputs) {
-                    *lanes = std::array::from_fn(|lane| lanes[lane] + w[lane] * x[lane]);
-                }
-                let last = last_weights.iter().zip(last_inputs);
-                lanes.iter_mut().zip(last).for_each(|(sum, (w, x))| *sum += w * x);
-            }
-        }
-        for (sum, lanes) in sums.iter_mut().zip(lanes) {
-            *sum = lanes.iter().sum();
         }
     }
 }

@@ -168,21 +168,24 @@ impl Rounded {
         }
     }
 
-    /// Clears the scales of blocks behind the row's end, where they may have any value.
+    /// Clears the weights of half blocks behind the row's end.
     #[inline(always)]
     fn cut(&self, number: usize, weights: &mut QuantLanes) {
-        let blocks = (self.k - number * UNIT).div_ceil(BLOCK);
-        if blocks >= BLOCKS {
-            return;
-        }
-        for lane in 0..8 {
-            if usize::from(self.order[4 * lane]) / BLOCK >= blocks {
-                weights.scales[0][lane] = 0.0;
-                weights.scales[1][lane] = 0.0;
-            }
-            if lane / 2 >= blocks {
-                weights.offsets[lane] = 0.0;
-            }
+        cut(&self.order, self.k - number * UNIT, weights);
+    }
+}
+
+/// Clears the scales of half blocks behind the first `len` weights of a unit, where they may have any value.
+#[inline(always)]
+pub(super) fn cut(order: &[u8; UNIT], len: usize, weights: &mut QuantLanes) {
+    if len >= UNIT {
+        return;
+    }
+    for (i, quants) in order.as_chunks::<4>().0.iter().enumerate() {
+        let half_block = usize::from(quants[0]) / 16;
+        if 16 * half_block >= len {
+            weights.scales[i / 16][i % 8] = 0.0;
+            weights.offsets[half_block] = 0.0;
         }
     }
 }
@@ -199,4 +202,4 @@ struct Product<'a> {
 
 /// Loops that compilers make what vectors they can of.
 #[derive(Clone, Copy, Debug)]
-struct Portable;
+pub(super) struct Portable;
