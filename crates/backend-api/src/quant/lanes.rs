@@ -52,7 +52,9 @@ impl QuantFormat {
 /// Loops are over whole vectors, without closures, so that callers' vector instructions reach all of it.
 impl QuantRow<'_> {
     /// The 128 quants of a unit for dot products, those of the padding too; zeros for a unit that the row doesn't have.
-    #[inline(always)]
+    // In a page, where no vectors are wider by a caller, a copy for each caller would only be longer to load.
+    #[cfg_attr(not(target_family = "wasm"), inline(always))]
+    #[cfg_attr(target_family = "wasm", inline(never))]
     pub fn lanes(&self, unit: usize) -> QuantLanes {
         if unit >= self.units {
             return QuantLanes::ZERO;

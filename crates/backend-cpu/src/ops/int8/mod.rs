@@ -159,7 +159,10 @@ impl Rounded {
         match arch {
             #[cfg(target_arch = "x86_64")]
             Arch::V4(simd) if !self.tiles.is_empty() => arch.dispatch(Many(simd, product)),
-            _ if !self.tiles.is_empty() => arch.dispatch(Many(Portable, product)),
+            // No other CPU has tiles, and pages are without the code for them.
+            _ if cfg!(target_arch = "x86_64") && !self.tiles.is_empty() => {
+                arch.dispatch(Many(Portable, product));
+            }
             #[cfg(target_arch = "x86_64")]
             Arch::V4(simd) => arch.dispatch(Few(simd.avx2, product)),
             #[cfg(target_arch = "x86_64")]
