@@ -137,7 +137,9 @@ impl Session {
         let (cache, activations) = (cache.unwrap_or(default.into()), model.precision().operands());
         match cache {
             KvFormat::Float(DType::F16) if !has_f16 => {
-                let need = "a device with f16 for a cache of f16; one of f32 or q8_0 does without".to_owned();
+                let need =
+                    "a device with f16 for a cache of f16; one of f32 or q8_0 (--cache-type) does without"
+                        .to_owned();
                 return Err(BackendError::Unsupported { op: "session", need }.into());
             }
             KvFormat::Float(dtype) if dtype == DType::F16 || dtype == activations => {}

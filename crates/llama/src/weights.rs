@@ -71,7 +71,9 @@ impl<'a> Loader<'a> {
         let (has_f16, has_quant) = (backend.capabilities()?.f16, has_quant(backend.as_ref())?);
         let dtype = precision.operands();
         if dtype == DType::F16 && !has_f16 {
-            let need = "a device with f16 for activations of f16".to_owned();
+            let need =
+                "a device with f16 for activations of f16; --precision f32 (`Precision::F32`) does without"
+                    .to_owned();
             return Err(BackendError::Unsupported { op: "load", need }.into());
         }
         Ok(Self {
