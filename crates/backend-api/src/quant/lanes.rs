@@ -66,13 +66,16 @@ impl QuantRow<'_> {
     fn load_lanes(&self, unit: usize) -> QuantLanes {
         let halves = self.unit_scales(unit);
         let (mut scales, mut offsets) = ([[0.0; 8]; 2], [0.0; 8]);
+        // Asked of the format: a choice by whether the number is 0 may be compiled to the product with it.
+        let has_zero_point =
+            matches!(self.format, QuantFormat::Q4_0 | QuantFormat::Q6_K | QuantFormat::U4 { .. });
         for lane in 0..8 {
             let block = if self.format == QuantFormat::Q8_0 { lane / 2 } else { lane % 4 };
             scales[0][lane] = halves[2 * block].scale;
             scales[1][lane] = halves[2 * block + 1].scale;
             let QuantScale { scale, zero, min } = halves[lane];
             // Without a zero point, infinite scales leave it finite.
-            offsets[lane] = if zero == 0.0 { min } else { scale * zero + min };
+            offsets[lane] = if has_zero_point { scale * zero + min } else { min };
         }
         QuantLanes { quants: self.vectors(unit), scales, offsets }
     }

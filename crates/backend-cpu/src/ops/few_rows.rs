@@ -155,6 +155,24 @@ fn dequantize<V: Vectors>(simd: V, weights: &QuantLanes) -> Unit {
 mod tests {
     use super::*;
 
+    /// Quants of 1 with scales of 1, and an infinite one at the end.
+    #[test]
+    fn an_infinite_scale_makes_infinite_sums() {
+        for (format, quant) in [(QuantFormat::Q8_0, 1), (QuantFormat::Q4_0, 0x99)] {
+            let layout = QuantLayout::new("test", format, 1, UNIT).unwrap();
+            let mut planes = vec![quant; layout.bytes];
+            let scales = &mut planes[layout.scales.offset..][..layout.scales.row_bytes];
+            scales.as_chunks_mut().0.fill([0, 0x3C]);
+            scales[6..8].copy_from_slice(&[0, 0x7C]);
+            let rows = FewRows::new(format, &[1.0; UNIT], [1, UNIT, UNIT]).ok().unwrap();
+            let [mut fast, mut slow] = [[0.0]; 2];
+            rows.multiply(&layout, &planes, 0, &mut fast);
+            let product = Product { a: &rows, layout: &layout, planes: &planes, first: 0, sums: &mut slow };
+            Few(Portable, product).with_simd(pulp::Scalar::new());
+            assert_eq!([fast, slow], [[f32::INFINITY]; 2], "{format}");
+        }
+    }
+
     #[test]
     fn sums_are_near_those_of_the_weights() {
         let mut state = 1u32;
