@@ -52,12 +52,12 @@ impl Index {
             match super::head(&mut cursor) {
                 Ok((metadata, headers)) => return Ok(Self::new(&cursor, metadata, headers, size)?),
                 // What seems to be cut off may go on.
-                Err(error) if is_cut_off(&error) && len < size.min(LONGEST) => {
+                Err(error) if is_cut_off(&error) && len < size => {
+                    if len >= LONGEST {
+                        let kind = GgufErrorKind::Header { most: LONGEST };
+                        return Err(GgufError { kind, ..error }.into());
+                    }
                     len = len.saturating_mul(2).min(size).min(LONGEST);
-                }
-                // The file goes on where no more of it was looked at.
-                Err(GgufError { offset, .. }) if len < size => {
-                    return Err(GgufError { offset, kind: GgufErrorKind::Header { most: LONGEST } }.into());
                 }
                 Err(error) => return Err(error.into()),
             }

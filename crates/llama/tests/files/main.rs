@@ -194,14 +194,14 @@ fn mutated_files() {
 /// A file of 1 GiB whose header claims a text of 300 MiB: it doesn't end where no more of it was looked at.
 #[test]
 fn long_headers_are_not_told_as_short_files() {
-    struct Long;
+    struct Long(&'static [u8; 4]);
     impl Source for Long {
         fn size(&self) -> u64 {
             1 << 30
         }
 
         async fn read(&self, offset: u64, into: &mut [u8]) -> std::io::Result<()> {
-            let mut head = b"GGUF\x03\0\0\0".to_vec();
+            let mut head = [self.0.as_slice(), &[3, 0, 0, 0]].concat();
             [0, 1, 300 << 20].into_iter().for_each(|number: u64| head.extend(number.to_le_bytes()));
             into.fill(b'a');
             if let Some(rest) = head.get(offset as usize..) {
@@ -211,8 +211,12 @@ fn long_headers_are_not_told_as_short_files() {
             Ok(())
         }
     }
-    let error = pollster::block_on(Index::read(&Long)).unwrap_err().to_string();
-    assert!(error.contains("more than is read of one"), "{error}");
+    let error = |magic| pollster::block_on(Index::read(&Long(magic))).unwrap_err().to_string();
+    let long = error(b"GGUF");
+    assert!(long.contains("more than is read of one"), "{long}");
+    // What is wrong at the beginning of a large file is told as it is.
+    let other = error(b"GGML");
+    assert!(other.contains("not a GGUF file"), "{other}");
 }
 
 #[test]
