@@ -1,6 +1,6 @@
-// C = residual + activation(alpha · A · Bᵀ + bias) for few rows of A, of f16 or rounded to it, and a quantised B, multiplied by the
-// device's tensor cores, which add in f32: what takes the time is reading B once. With GATED, the first half of
-// B's rows gives P₁, the second P₂, and C = residual + activation(P₁) · P₂.
+// C = residual + activation(alpha · A · Bᵀ + bias) for few rows of A, of f16 or rounded to it, and a quantised B,
+// multiplied by the device's tensor cores, which add in f32: what takes the time is reading B once. With GATED, the
+// first half of B's rows gives P₁, the second P₂, and C = residual + activation(P₁) · P₂.
 //
 // A workgroup makes ROWS rows and COLUMNS columns of the product, half of which are gates with GATED. Its SUBGROUPS
 // subgroups share k, and add their parts at the end. Rows of B are the left operand, so that an invocation has sums of
@@ -15,9 +15,9 @@
 //
 // With PERSISTENT, a workgroup makes tile after tile, so that it prepares the rows once.
 //
-// needs: TA = f16, or f32 with lib/quant_normed_f32, TC, SUBGROUPS, ROWS, PERSISTENT, HALF_BLOCKS, ACTIVATION, GATED, GATE, lib/quant_product, where elements
-// of the product go (lib/quant_results or lib/quant_results_appended), lib/fragment_elements, a format's scales, its
-// lib/quant_fragments_* and the order of its quants (lib/quant_in_order or of lib/quant_fragments_q8_0), rows of A
+// needs: TA = f16, or f32 with lib/quant_normed_f32, TC, SUBGROUPS, ROWS, PERSISTENT, HALF_BLOCKS, ACTIVATION, GATED,
+// GATE, lib/quant_product, where elements of the product go (lib/quant_results or lib/quant_results_appended),
+// lib/fragment_elements, a format's scales, its lib/quant_fragments_* and the order of its quants (lib/quant_in_order or of lib/quant_fragments_q8_0), rows of A
 // (lib/quant_rows or lib/quant_rows_normed) and what columns are (lib/quant_rows_in_columns or lib/quant_blocks_in_columns)
 
 const SUBGROUP: u32 = 32u;

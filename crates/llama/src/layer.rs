@@ -88,24 +88,24 @@ impl Layer {
             (None, "post_attention_norm")
         } else {
             let required = config.architecture.has_post_norms();
-            (loader.norm_if(required, &norm("post_attention_norm"), hidden)?, "ffn_norm")
+            (loader.f32_vector_if(required, &norm("post_attention_norm"), hidden)?, "ffn_norm")
         };
         let feed_forward = FeedForward::load(loader, config, index)?;
         // What experts add isn't normalised, so that a file with such a norm is refused.
         let ffn_post_norm = match &feed_forward {
             FeedForward::Experts(_) => None,
             FeedForward::Dense(_) => {
-                loader.norm_if(config.architecture.has_post_norms(), &norm("post_ffw_norm"), hidden)?
+                loader.f32_vector_if(config.architecture.has_post_norms(), &norm("post_ffw_norm"), hidden)?
             }
         };
         Ok(Self {
             index,
-            attention_norm: loader.norm(&norm("attn_norm"), hidden)?,
+            attention_norm: loader.f32_vector(&norm("attn_norm"), hidden)?,
             projections: Projections::load(loader, config, index)?,
-            sinks: loader.optional_f32(&norm("attn_sinks"), config.heads)?,
+            sinks: loader.f32_vector_if(false, &norm("attn_sinks"), config.heads)?,
             attention_output: Linear::into_residual(loader, &name("attn_output"), hidden, query)?,
             attention_post_norm,
-            ffn_norm: loader.norm(&norm(ffn_norm), hidden)?,
+            ffn_norm: loader.f32_vector(&norm(ffn_norm), hidden)?,
             feed_forward,
             ffn_post_norm,
         })

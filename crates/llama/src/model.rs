@@ -64,7 +64,7 @@ impl Model {
             layers.push(Layer::load(&mut loader, &config, index)?);
         }
         alike(&layers)?;
-        let output_norm = loader.norm("output_norm.weight", hidden)?;
+        let output_norm = loader.f32_vector("output_norm.weight", hidden)?;
         let output = loader.has("output.weight");
         let output = output.then(|| loader.matrix("output.weight", rows, hidden)).transpose()?;
         let taken = loader.finish();

@@ -16,7 +16,7 @@ use backend_api::quant::{self, QuantFormat};
 use backend_api::{BackendError, ComputeBackend, DType, ErrorKind, MathMode};
 
 use crate::gguf::{Gguf, Tensor, TensorType};
-use crate::precision::{Precision, RESIDUAL};
+use crate::precision::Precision;
 use crate::{Error, Result};
 pub(crate) use pairs::NeighbouringPairs;
 use planes::Rows;
@@ -138,24 +138,15 @@ impl<'a> Loader<'a> {
         if required || self.has(name) { self.vector(name, len).map(Some) } else { Ok(None) }
     }
 
-    /// The weight `name` of a norm of the residual stream or of what is added to it.
-    pub(crate) fn norm(&mut self, name: &str, len: usize) -> Result<Buffer> {
+    /// The vector `name` as f32, the type of the residual stream, which weights of its norms have, too.
+    pub(crate) fn f32_vector(&mut self, name: &str, len: usize) -> Result<Buffer> {
         let numbers = self.numbers(name, &[len])?;
-        self.upload(RESIDUAL, &numbers)
+        self.upload(DType::F32, &numbers)
     }
 
-    /// [`norm`](Self::norm), if the file has it or if it is `required`.
-    pub(crate) fn norm_if(&mut self, required: bool, name: &str, len: usize) -> Result<Option<Buffer>> {
-        if required || self.has(name) { self.norm(name, len).map(Some) } else { Ok(None) }
-    }
-
-    /// The vector `name` as f32, if the file has it.
-    pub(crate) fn optional_f32(&mut self, name: &str, len: usize) -> Result<Option<Buffer>> {
-        if !self.has(name) {
-            return Ok(None);
-        }
-        let numbers = self.numbers(name, &[len])?;
-        self.upload(DType::F32, &numbers).map(Some)
+    /// [`f32_vector`](Self::f32_vector), if the file has it or if it is `required`.
+    pub(crate) fn f32_vector_if(&mut self, required: bool, name: &str, len: usize) -> Result<Option<Buffer>> {
+        if required || self.has(name) { self.f32_vector(name, len).map(Some) } else { Ok(None) }
     }
 
     /// Vectors one after the other as `dtype`, zeros in place of those that the file lacks; `None` if it lacks all. Where an

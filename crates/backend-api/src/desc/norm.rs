@@ -194,8 +194,8 @@ impl LayerNormDesc {
 }
 
 /// `output = x / √(mean(x²) + eps) · weight` for each row, `x = input + residual`. The output may be exactly
-/// the input or the residual, if it has their type; the sum x is written where it is asked for, as by [`LayerNormDesc`]. (Zhang and
-/// Sennrich, "Root Mean Square Layer Normalization", 2019.)
+/// the input or the residual, if it has their type; the sum x is written where it is asked for, as by
+/// [`LayerNormDesc`]. (Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.)
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RmsNormDesc {
@@ -278,9 +278,7 @@ impl NormRow {
     ) -> BackendResult<[Operand; 4]> {
         let &Self { op, dtype, output_dtype, weight_dtype, rows, columns } = self;
         require_float(op, "dtype", dtype)?;
-        if output_dtype != dtype && output_dtype != DType::F16 {
-            return Err(BackendError::Dtype { op, arg: "output_dtype", got: output_dtype });
-        }
+        require_output_dtype(op, "output_dtype", dtype, output_dtype)?;
         require_weight_dtype(op, dtype, weight_dtype)?;
         let elements = checked_product(op, "input", &[rows, columns])?;
         Ok([
@@ -295,6 +293,16 @@ impl NormRow {
         let length = if self.rows == 0 { 0 } else { self.columns };
         Operand::optional(self.op, arg, ptr, self.weight_dtype, length, Access::Read)
     }
+}
+
+/// Normalised elements have the rows' type, or are f16 beside f32.
+pub(super) fn require_output_dtype(
+    op: &'static str,
+    arg: &'static str,
+    dtype: DType,
+    got: DType,
+) -> BackendResult<()> {
+    if got == dtype || got == DType::F16 { Ok(()) } else { Err(BackendError::Dtype { op, arg, got }) }
 }
 
 /// Weights, biases and statistics of a normalisation have its own element type, or are f32 beside f16.

@@ -6,6 +6,7 @@ use crate::size::strided_extent;
 use crate::{Activation, BackendError, BackendResult, DType, Gate, MathMode, checked_product};
 
 use super::matmul::require_row;
+use super::norm::require_output_dtype;
 use super::{Matrix, require_float, require_multiple};
 
 /// Bytes to whose multiples the memory of a quantised matrix is aligned in its allocation.
@@ -84,9 +85,8 @@ impl RmsNorm {
 /// Only where A has the type f16 and more than 32 rows may weights be rounded to f16, as those of an f16
 /// matrix are; a weight above 65504 is infinite there.
 ///
-/// With a [`norm`](Self::norm), A's rows are normalised first, and their elements rounded to A's type or to the norm's; what is
-/// said of A's type above is then true of that. With a
-/// [`gate`](Self::gate), B has twice n rows, those of the gate first, and `C = residual + gate(P₁, P₂)`, where P₁
+/// With a [`norm`](Self::norm), A's rows are normalised first, and their elements rounded to A's type or to the
+/// norm's; what is said of A's type above is then true of that. With a [`gate`](Self::gate), B has twice n rows, those of the gate first, and `C = residual + gate(P₁, P₂)`, where P₁
 /// and P₂ are the halves of `alpha · A · Bᵀ + bias`, which may be rounded to C's type first.
 ///
 /// # Activations of 8 bits
@@ -199,10 +199,7 @@ impl QuantMatmulDesc {
         }
         require_float(op, "a", self.a.dtype)?;
         require_float(op, "c", self.c.dtype)?;
-        let multiplied = self.multiplied_dtype();
-        if multiplied != self.a.dtype && multiplied != DType::F16 {
-            return Err(BackendError::Dtype { op, arg: "output_dtype of the norm", got: multiplied });
-        }
+        require_output_dtype(op, "output_dtype of the norm", self.a.dtype, self.multiplied_dtype())?;
         require_row(op, "lda", "A", k, self.a.ld)?;
         require_row(op, "ldc", "C", n, self.c.ld)?;
         if let Some(residual) = self.residual {

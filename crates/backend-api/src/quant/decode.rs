@@ -65,18 +65,19 @@ impl QuantRow<'_> {
     #[inline(always)]
     pub(super) fn unit_scales(&self, unit: usize) -> [QuantScale; 8] {
         let mut scales = [QuantScale::default(); 8];
+        let zero = self.format.zero_point().map(f32::from);
+        let known = zero.unwrap_or(0.0);
         match self.format {
             QuantFormat::Q8_0 | QuantFormat::Q4_0 => {
-                let zero = if self.format == QuantFormat::Q4_0 { 8.0 } else { 0.0 };
                 let halves: [u8; 8] = load(self.scales, 8 * unit);
                 for (block, scales) in scales.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-                    *scales = [QuantScale { scale: half(&halves, block), zero, min: 0.0 }; 2];
+                    *scales = [QuantScale { scale: half(&halves, block), zero: known, min: 0.0 }; 2];
                 }
             }
             QuantFormat::Mxfp4 => {
                 let exponents: [u8; 4] = load(self.scales, 4 * unit);
                 for (scales, exponent) in scales.as_chunks_mut::<2>().0.iter_mut().zip(exponents) {
-                    *scales = [QuantScale { scale: half_of_e8m0(exponent), zero: 0.0, min: 0.0 }; 2];
+                    *scales = [QuantScale { scale: half_of_e8m0(exponent), zero: known, min: 0.0 }; 2];
                 }
             }
             QuantFormat::Q4_K | QuantFormat::Q5_K => {
@@ -85,24 +86,24 @@ impl QuantRow<'_> {
                 let [factors, minima] = scales_and_minima(&packed, unit % 2 == 1);
                 for (block, scales) in scales.as_chunks_mut::<2>().0.iter_mut().enumerate() {
                     let (scale, min) = (d * f32::from(factors[block]), dmin * f32::from(minima[block]));
-                    *scales = [QuantScale { scale, zero: 0.0, min }; 2];
+                    *scales = [QuantScale { scale, zero: known, min }; 2];
                 }
             }
             QuantFormat::Q6_K => {
                 let d = half(self.extra, unit / 2);
                 let of_halves: [u8; 8] = load(self.scales, 8 * unit);
                 for (scale, sc) in scales.iter_mut().zip(of_halves) {
-                    *scale = QuantScale { scale: d * f32::from(sc as i8), zero: 32.0, min: 0.0 };
+                    *scale = QuantScale { scale: d * f32::from(sc as i8), zero: known, min: 0.0 };
                 }
             }
-            QuantFormat::U4 { group, zero_points } => {
+            QuantFormat::U4 { group, .. } => {
                 // A power of two.
                 let shift = group.trailing_zeros();
                 if group >= UNIT {
-                    scales = [self.group_scale((UNIT * unit) >> shift, zero_points); 8];
+                    scales = [self.group_scale((UNIT * unit) >> shift, zero); 8];
                 } else {
                     for (i, scale) in scales.iter_mut().enumerate() {
-                        *scale = self.group_scale((UNIT * unit + 16 * i) >> shift, zero_points);
+                        *scale = self.group_scale((UNIT * unit + 16 * i) >> shift, zero);
                     }
                 }
             }
@@ -110,13 +111,13 @@ impl QuantRow<'_> {
         scales
     }
 
-    /// The scale of a group of U4; past the last group of a row there is only padding.
+    /// The scale of a group of U4, with its own zero point unless one is known; past the last group of a row there is only padding.
     #[inline(always)]
-    fn group_scale(&self, group: usize, zero_points: bool) -> QuantScale {
+    fn group_scale(&self, group: usize, zero: Option<f32>) -> QuantScale {
         if 2 * group >= self.scales.len() {
             return QuantScale::default();
         }
-        let zero = if zero_points { f32::from(self.extra[group]) } else { 8.0 };
+        let zero = zero.unwrap_or_else(|| f32::from(self.extra[group]));
         QuantScale { scale: half(self.scales, group), zero, min: 0.0 }
     }
 }

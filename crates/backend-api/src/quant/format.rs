@@ -79,6 +79,17 @@ impl QuantFormat {
         }
     }
 
+    /// The zero point of all of its quants, 0 where none is subtracted; `None` for [`U4`](Self::U4) with those of groups.
+    #[must_use]
+    pub const fn zero_point(self) -> Option<i8> {
+        match self {
+            Self::Q4_0 | Self::U4 { zero_points: false, .. } => Some(8),
+            Self::Q6_K => Some(32),
+            Self::Q8_0 | Self::Mxfp4 | Self::Q4_K | Self::Q5_K => Some(0),
+            Self::U4 { zero_points: true, .. } => None,
+        }
+    }
+
     /// Whether [`MathMode::Int8`](crate::MathMode::Int8) may round the activations that its weights are multiplied
     /// by: zero points and minima have to be those of whole blocks of 32, so all formats but [`U4`](Self::U4) with a
     /// group of 16.

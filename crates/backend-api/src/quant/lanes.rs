@@ -67,8 +67,7 @@ impl QuantRow<'_> {
         let halves = self.unit_scales(unit);
         let (mut scales, mut offsets) = ([[0.0; 8]; 2], [0.0; 8]);
         // Asked of the format: a choice by whether the number is 0 may be compiled to the product with it.
-        let has_zero_point =
-            matches!(self.format, QuantFormat::Q4_0 | QuantFormat::Q6_K | QuantFormat::U4 { .. });
+        let has_zero_point = self.format.zero_point() != Some(0);
         for lane in 0..8 {
             let block = if self.format == QuantFormat::Q8_0 { lane / 2 } else { lane % 4 };
             scales[0][lane] = halves[2 * block].scale;

@@ -5,7 +5,7 @@ use std::array::from_fn;
 use backend_api::quant::{QuantFormat, QuantLanes, QuantLayout, UNIT};
 use pulp::{Arch, Simd, WithSimd};
 
-use super::int8::{Portable, cut};
+use super::int8::{Portable, Product, cut};
 use crate::room::{NoRoom, zeros};
 
 /// Rows of A up to which that is worth it. More are worth a panel of dequantised rows in the cache.
@@ -50,16 +50,6 @@ impl FewRows {
     }
 }
 
-/// Products of rows of a quantised B with the rows of A.
-struct Product<'a> {
-    a: &'a FewRows,
-    layout: &'a QuantLayout,
-    planes: &'a [u8],
-    /// The row of B that the first sums are of.
-    first: usize,
-    sums: &'a mut [f32],
-}
-
 /// Arithmetic of vectors of eight.
 trait Vectors: Copy {
     /// The first quants of the eight lanes, then the second, third and fourth ones.
@@ -81,7 +71,7 @@ impl Vectors for Portable {
     }
 }
 
-struct Few<'a, V>(V, Product<'a>);
+struct Few<'a, V>(V, Product<'a, FewRows>);
 
 impl<V: Vectors> WithSimd for Few<'_, V> {
     type Output = ();
@@ -102,11 +92,7 @@ impl<V: Vectors> Few<'_, V> {
     fn multiply<const M: usize>(self) {
         let Self(simd, Product { a, layout, planes, first, sums }) = self;
         // The zero point where it is known, with which infinite scales make infinite weights.
-        let zero = match layout.format {
-            QuantFormat::Q4_0 | QuantFormat::U4 { zero_points: false, .. } => 8,
-            QuantFormat::Q6_K => 32,
-            _ => 0,
-        };
+        let zero = layout.format.zero_point().unwrap_or(0);
         for (j, sums) in sums.as_chunks_mut::<M>().0.iter_mut().enumerate() {
             // The planes were checked with the operands, so every row is there.
             let Some(row) = layout.row(planes, first + j) else { continue };

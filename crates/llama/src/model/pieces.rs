@@ -48,7 +48,7 @@ impl Model {
         alike(&layers)?;
         let ends = ["output_norm.weight", "output.weight"];
         let load = |loader: &mut Loader<'_>| {
-            let norm = loader.norm(ends[0], hidden)?;
+            let norm = loader.f32_vector(ends[0], hidden)?;
             let output = loader.has(ends[1]).then(|| loader.matrix(ends[1], rows, hidden)).transpose()?;
             Ok((norm, output))
         };

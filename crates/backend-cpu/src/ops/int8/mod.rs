@@ -193,14 +193,14 @@ pub(super) fn cut(order: &[u8; UNIT], len: usize, weights: &mut QuantLanes) {
     }
 }
 
-/// Products of rows of a quantised B with the rows of A.
-struct Product<'a> {
-    a: &'a Rounded,
-    layout: &'a QuantLayout,
-    planes: &'a [u8],
+/// Products of rows of a quantised B with the rows of A, as `A` has them.
+pub(super) struct Product<'a, A = Rounded> {
+    pub(super) a: &'a A,
+    pub(super) layout: &'a QuantLayout,
+    pub(super) planes: &'a [u8],
     /// The row of B that the first sums are of.
-    first: usize,
-    sums: &'a mut [f32],
+    pub(super) first: usize,
+    pub(super) sums: &'a mut [f32],
 }
 
 /// Loops that compilers make what vectors they can of.

@@ -109,11 +109,6 @@ const fn has_half_blocks(format: QuantFormat) -> bool {
     }
 }
 
-/// Whether all blocks of a format have one zero point, as lib/quant_blocks_in_columns needs.
-const fn has_one_zero_point(format: QuantFormat) -> bool {
-    !matches!(format, QuantFormat::U4 { zero_points: true, .. })
-}
-
 /// The workgroup: rows of A, subgroups that share k, and whether it makes tile after tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tile {
@@ -140,7 +135,8 @@ impl Tile {
     /// The workgroup for so many rows of A by B.
     fn choose(m: usize, b: &QuantMatrix, normed: bool, compute_units: usize) -> Self {
         let rows = match m {
-            1 if has_one_zero_point(b.format) => 1,
+            // All blocks have one zero point, as lib/quant_blocks_in_columns needs.
+            1 if b.format.zero_point().is_some() => 1,
             0..=8 => 8,
             _ => FRAGMENT,
         };
@@ -161,7 +157,7 @@ impl Tile {
     /// A format of each kind that it multiplies by, with blocks and half blocks.
     fn formats(self) -> impl Iterator<Item = QuantFormat> {
         let finest = QuantFormat::U4 { group: 16, zero_points: self.rows > 1 };
-        kinds().chain([finest]).filter(move |&format| self.rows > 1 || has_one_zero_point(format))
+        kinds().chain([finest]).filter(move |&format| self.rows > 1 || format.zero_point().is_some())
     }
 
     /// Workgroups for so many tiles.
