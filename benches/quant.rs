@@ -12,9 +12,16 @@ use benches::Subject;
 use benches::rows::Bench;
 
 const U4: QuantFormat = QuantFormat::U4 { group: 128, zero_points: true };
-const FORMATS: [QuantFormat; 7] = [
+const FORMATS: [QuantFormat; 14] = [
     QuantFormat::Q4_0,
+    QuantFormat::Q4_1,
+    QuantFormat::Q5_0,
+    QuantFormat::Q5_1,
+    QuantFormat::IQ4_NL,
+    QuantFormat::IQ4_XS,
     QuantFormat::Mxfp4,
+    QuantFormat::Q2_K,
+    QuantFormat::Q3_K,
     QuantFormat::Q4_K,
     QuantFormat::Q5_K,
     QuantFormat::Q6_K,

@@ -11,10 +11,17 @@ use conformance::Rng;
 const BLOCKS: usize = 10_000;
 
 /// Each format, where the f16 scales of its blocks are, and the checksum of their weights.
-const DEQUANTISED: [(QuantFormat, &[usize], u64); 6] = [
+const DEQUANTISED: [(QuantFormat, &[usize], u64); 13] = [
     (QuantFormat::Q8_0, &[0], 0xca8a_926c_9a26_7140),
     (QuantFormat::Q4_0, &[0], 0x4551_0934_341f_c000),
+    (QuantFormat::Q4_1, &[0, 2], 0xd5e9_d1f2_3117_6f38),
+    (QuantFormat::Q5_0, &[0], 0x7fa7_f730_41fa_0e00),
+    (QuantFormat::Q5_1, &[0, 2], 0xcf3c_a15c_9a44_0f33),
+    (QuantFormat::IQ4_NL, &[0], 0xc931_6727_8e5c_2ac0),
+    (QuantFormat::IQ4_XS, &[0], 0x12bd_68a1_e501_880c),
     (QuantFormat::Mxfp4, &[], 0x633e_4026_e6e0_0000),
+    (QuantFormat::Q2_K, &[80, 82], 0x963e_99ce_fd82_bd74),
+    (QuantFormat::Q3_K, &[108], 0x09a2_113f_0113_0a80),
     (QuantFormat::Q4_K, &[0, 2], 0xac14_00bc_81bc_4dcd),
     (QuantFormat::Q5_K, &[0, 2], 0x0c7e_f1b4_3c66_c00f),
     (QuantFormat::Q6_K, &[208], 0x42e7_34f2_4afd_2a62),
@@ -89,6 +96,11 @@ fn what_candle_quantises_has_the_weights_that_candle_gives_it() {
     let formats = [
         (QuantFormat::Q8_0, GgmlDType::Q8_0),
         (QuantFormat::Q4_0, GgmlDType::Q4_0),
+        (QuantFormat::Q4_1, GgmlDType::Q4_1),
+        (QuantFormat::Q5_0, GgmlDType::Q5_0),
+        (QuantFormat::Q5_1, GgmlDType::Q5_1),
+        (QuantFormat::Q2_K, GgmlDType::Q2K),
+        (QuantFormat::Q3_K, GgmlDType::Q3K),
         (QuantFormat::Q4_K, GgmlDType::Q4K),
         (QuantFormat::Q5_K, GgmlDType::Q5K),
         (QuantFormat::Q6_K, GgmlDType::Q6K),

@@ -7,7 +7,7 @@
 //
 // needs: ROWS = 1, SUBGROUP, SUBGROUPS, COLUMNS, PERSISTENT, HALF_BLOCKS, sh, params, lib/fragment_elements, a format's
 // scales, all of one zero point, its lib/quant_fragments_* and the order of its quants (lib/quant_in_order or of
-// lib/quant_fragments_q8_0), rows of A (lib/quant_rows or lib/quant_rows_normed), Place, rows_of_b
+// lib/quant_fragments_eight), rows of A (lib/quant_rows or lib/quant_rows_normed), Place, rows_of_b
 
 const_assert ROWS == 1u;
 

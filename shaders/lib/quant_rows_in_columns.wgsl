@@ -2,7 +2,7 @@
 //
 // needs: ROWS (8 or 16), SUBGROUP, SUBGROUPS, COLUMNS, PERSISTENT, HALF_BLOCKS, sh, params, lib/fragment_elements, a
 // format's scales, its lib/quant_fragments_* and the order of its quants (lib/quant_in_order or of
-// lib/quant_fragments_q8_0), rows of A (lib/quant_rows or lib/quant_rows_normed), Place, rows_of_b
+// lib/quant_fragments_eight), rows of A (lib/quant_rows or lib/quant_rows_normed), Place, rows_of_b
 
 const_assert ROWS == 8u || ROWS == 16u;
 
@@ -85,6 +85,12 @@ fn products(first: Halves, last: Halves, columns: Columns) -> Elements {
   return elements(coopMultiplyAdd(left_operand_of(last), a_last, some));
 }
 
+// Sums of A's words, of which minima are subtracted as often.
+fn sums_of(columns: Columns) -> Elements {
+  let ones = Halves(vec4<f16>(1.0h), vec4<f16>(1.0h));
+  return products(ones, ones, columns);
+}
+
 // Adds products with a factor for each of the two rows.
 fn added(sums: Elements, by: Elements, low: f32, high: f32) -> Elements {
   if ROWS == 8u {
@@ -115,16 +121,21 @@ fn add_block(
     // The invocations 0 and 1 of a row have the words of the first half.
     let half = products(first, last, keep(columns, j < 2u));
     let other = products(first, last, keep(columns, j >= 2u));
-    let low_0 = scale_of(pair.low_scales, block, 0u).scale;
-    let high_0 = scale_of(pair.high_scales, block, 0u).scale;
-    let low_1 = scale_of(pair.low_scales, block, 2u).scale;
-    let high_1 = scale_of(pair.high_scales, block, 2u).scale;
-    return added(added(sums, half, low_0, high_0), other, low_1, high_1);
+    let low_0 = scale_of(pair.low_scales, block, 0u);
+    let high_0 = scale_of(pair.high_scales, block, 0u);
+    let low_1 = scale_of(pair.low_scales, block, 2u);
+    let high_1 = scale_of(pair.high_scales, block, 2u);
+    let scaled = added(added(sums, half, low_0.scale, high_0.scale), other, low_1.scale, high_1.scale);
+    if HAS_MIN {
+      let half_of_a = sums_of(keep(columns, j < 2u));
+      let other_of_a = sums_of(keep(columns, j >= 2u));
+      return added(added(scaled, half_of_a, -low_0.min, -high_0.min), other_of_a, -low_1.min, -high_1.min);
+    }
+    return scaled;
   }
   let scaled = added(sums, products(first, last, columns), low.scale, high.scale);
   if HAS_MIN {
-    let ones = Halves(vec4<f16>(1.0h), vec4<f16>(1.0h));
-    return added(scaled, products(ones, ones, columns), -low.min, -high.min);
+    return added(scaled, sums_of(columns), -low.min, -high.min);
   }
   return scaled;
 }

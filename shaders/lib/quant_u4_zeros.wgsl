@@ -1,6 +1,6 @@
 // Units of U4 with zero points.
 //
-// needs: lib/quant_low, lib/quant_group_scales, scales, extra, params with the planes
+// needs: lib/quant_four, lib/quant_group_scales, scales, extra, params with the planes
 
 fn scale_of(s: Scales, block: u32, j: u32) -> Scale {
   let number = ((s.half + 2u * block + j / 2u) * 16u) >> params.group;

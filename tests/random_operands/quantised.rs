@@ -12,11 +12,18 @@ use super::Run;
 use super::draw::Draw;
 use super::products::matrix;
 
-const FORMATS: [QuantFormat; 9] = [
+const FORMATS: [QuantFormat; 16] = [
     QuantFormat::Q8_0,
     QuantFormat::Q4_0,
+    QuantFormat::Q4_1,
+    QuantFormat::Q5_0,
+    QuantFormat::Q5_1,
+    QuantFormat::IQ4_NL,
+    QuantFormat::IQ4_XS,
     QuantFormat::Mxfp4,
     QuantFormat::Mxfp4,
+    QuantFormat::Q2_K,
+    QuantFormat::Q3_K,
     QuantFormat::Q4_K,
     QuantFormat::Q5_K,
     QuantFormat::Q6_K,
@@ -36,9 +43,12 @@ fn planes(draw: &mut Draw, format: QuantFormat, [rows, columns]: [usize; 2]) -> 
     let (of, per_row) = (format.block_bytes().unwrap_or_default(), columns.div_ceil(format.block_elements()));
     let count = rows * per_row;
     let mut blocks = vec![0; count * of];
-    // Of the first f16 of a block, one or two are scales; of Q6_K, the last.
+    // The f16 scales of a block.
     let scales_at: &[usize] = match format {
-        QuantFormat::Q4_K | QuantFormat::Q5_K => &[0, 2],
+        QuantFormat::Q5_0 | QuantFormat::IQ4_NL | QuantFormat::IQ4_XS => &[0],
+        QuantFormat::Q4_1 | QuantFormat::Q5_1 | QuantFormat::Q4_K | QuantFormat::Q5_K => &[0, 2],
+        QuantFormat::Q2_K => &[80, 82],
+        QuantFormat::Q3_K => &[108],
         QuantFormat::Q6_K => &[208],
         _ => &[],
     };

@@ -203,7 +203,7 @@ impl<'a> Loader<'a> {
         }
         let rows = parts.iter().map(|(_, rows)| rows).sum();
         let kind = tensors.first().map(|(_, tensor)| tensor.kind);
-        let (buffer, storage) = match kind.and_then(quant_format).filter(|_| self.has_quant) {
+        let (buffer, storage) = match kind.and_then(TensorType::quant_format).filter(|_| self.has_quant) {
             Some(format) => {
                 let stack: Vec<Rows<'_>> = tensors.iter().map(|(_, tensor)| Rows::of(tensor)).collect();
                 let file_row = |row| order.map_or(row, |(order, first)| order.row_at(first + row) - first);
@@ -245,7 +245,7 @@ impl<'a> Loader<'a> {
             let stored = if dtype == DType::F16 { TensorType::F16 } else { TensorType::F32 };
             if tensor.kind == stored {
                 slot.upload(tensor.data)?;
-            } else if let Some(format) = quant_format(tensor.kind) {
+            } else if let Some(format) = tensor.kind.quant_format() {
                 let mut planes = vec![0; format.bytes(rows, columns)?];
                 quant::repack(format, rows, columns, tensor.data, &mut planes)?;
                 let mut numbers = vec![0.0; rows * columns];
@@ -283,19 +283,6 @@ fn upload(buffer: &Buffer, dtype: DType, numbers: &[f32]) -> Result<()> {
 fn unsupported(name: &str, tensor: &Tensor<'_>) -> Error {
     let expected = "of a type that this runtime reads".to_owned();
     Error::Tensor { name: name.to_owned(), expected, got: format!("{:?}", tensor.kind) }
-}
-
-/// The format of matrices in blocks.
-const fn quant_format(kind: TensorType) -> Option<QuantFormat> {
-    match kind {
-        TensorType::Q8_0 => Some(QuantFormat::Q8_0),
-        TensorType::Q4_0 => Some(QuantFormat::Q4_0),
-        TensorType::Mxfp4 => Some(QuantFormat::Mxfp4),
-        TensorType::Q4K => Some(QuantFormat::Q4_K),
-        TensorType::Q5K => Some(QuantFormat::Q5_K),
-        TensorType::Q6K => Some(QuantFormat::Q6_K),
-        _ => None,
-    }
 }
 
 /// Whether a backend multiplies by quantised matrices; where it doesn't, they are kept as f32. A product

@@ -2,7 +2,7 @@
 
 use super::format::by_format;
 use super::planes::{QuantRow, load};
-use super::{QuantFormat, QuantLayout, UNIT};
+use super::{QuantFormat, QuantLayout, ScaleKind, UNIT};
 use crate::desc::require_eq;
 use crate::{BackendResult, checked_product};
 
@@ -38,6 +38,16 @@ impl QuantRow<'_> {
         if unit >= self.units {
             return weights.fill(0.0);
         }
+        by_format!(
+            self.format,
+            format => QuantRow { format, ..*self }.fill(unit, weights, weight),
+            otherwise self.fill_once(unit, weights)
+        );
+    }
+
+    /// The weights of a unit, not inlined.
+    #[inline(never)]
+    fn fill_once(&self, unit: usize, weights: &mut [f32; UNIT]) {
         by_format!(self.format, format => QuantRow { format, ..*self }.fill(unit, weights, weight));
     }
 
@@ -67,20 +77,27 @@ impl QuantRow<'_> {
         let mut scales = [QuantScale::default(); 8];
         let zero = self.format.zero_point().map(f32::from);
         let known = zero.unwrap_or(0.0);
-        match self.format {
-            QuantFormat::Q8_0 | QuantFormat::Q4_0 => {
+        match self.format.scale_kind() {
+            ScaleKind::Block => {
                 let halves: [u8; 8] = load(self.scales, 8 * unit);
                 for (block, scales) in scales.as_chunks_mut::<2>().0.iter_mut().enumerate() {
                     *scales = [QuantScale { scale: half(&halves, block), zero: known, min: 0.0 }; 2];
                 }
             }
-            QuantFormat::Mxfp4 => {
+            ScaleKind::BlockMin => {
+                let halves: [u8; 16] = load(self.scales, 16 * unit);
+                for (block, scales) in scales.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+                    let [scale, min] = [half(&halves, 2 * block), -half(&halves, 2 * block + 1)];
+                    *scales = [QuantScale { scale, zero: known, min }; 2];
+                }
+            }
+            ScaleKind::Exponent => {
                 let exponents: [u8; 4] = load(self.scales, 4 * unit);
                 for (scales, exponent) in scales.as_chunks_mut::<2>().0.iter_mut().zip(exponents) {
                     *scales = [QuantScale { scale: half_of_e8m0(exponent), zero: known, min: 0.0 }; 2];
                 }
             }
-            QuantFormat::Q4_K | QuantFormat::Q5_K => {
+            ScaleKind::SuperBlock => {
                 let packed: [u8; 16] = load(self.scales, unit / 2 * 16);
                 let [d, dmin] = [half(&packed, 0), half(&packed, 1)];
                 let [factors, minima] = scales_and_minima(&packed, unit % 2 == 1);
@@ -89,14 +106,36 @@ impl QuantRow<'_> {
                     *scales = [QuantScale { scale, zero: known, min }; 2];
                 }
             }
-            QuantFormat::Q6_K => {
+            ScaleKind::SuperBlockSigned => {
+                let packed: [u8; 8] = load(self.scales, unit / 2 * 8);
+                let d = half(&packed, 0);
+                let (above, low) =
+                    (u16::from_le_bytes(load(&packed, 2)), u32::from_le_bytes(load(&packed, 4)));
+                for (block, scales) in scales.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+                    let i = unit % 2 * 4 + block;
+                    let sc = low >> (4 * i) & 15 | (u32::from(above) >> (2 * i) & 3) << 4;
+                    *scales = [QuantScale { scale: d * (sc as i32 - 32) as f32, zero: known, min: 0.0 }; 2];
+                }
+            }
+            ScaleKind::HalfBlock => {
                 let d = half(self.extra, unit / 2);
                 let of_halves: [u8; 8] = load(self.scales, 8 * unit);
                 for (scale, sc) in scales.iter_mut().zip(of_halves) {
                     *scale = QuantScale { scale: d * f32::from(sc as i8), zero: known, min: 0.0 };
                 }
             }
-            QuantFormat::U4 { group, .. } => {
+            ScaleKind::HalfBlockMin => {
+                let both: [u8; 4] = load(self.extra, unit / 2 * 4);
+                let [d, dmin] = [half(&both, 0), half(&both, 1)];
+                let of_halves: [u8; 8] = load(self.scales, 8 * unit);
+                for (scale, packed) in scales.iter_mut().zip(of_halves) {
+                    let [sc, m] = [packed & 15, packed >> 4].map(f32::from);
+                    *scale = QuantScale { scale: d * sc, zero: known, min: dmin * m };
+                }
+            }
+            ScaleKind::Group => {
+                // Only U4 has groups.
+                let group = self.format.block_elements();
                 // A power of two.
                 let shift = group.trailing_zeros();
                 if group >= UNIT {

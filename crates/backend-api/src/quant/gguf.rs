@@ -2,7 +2,7 @@
 
 use super::format::by_format;
 use super::planes::{PlanesMut, RowMut, load};
-use super::word::{NIBBLES, Word};
+use super::word::{NIBBLES, ONES, PAIRS, Word, gather_bits, scatter_bits};
 use super::{QuantFormat, QuantLayout};
 use crate::desc::require_eq;
 use crate::{BackendError, BackendResult, checked_product};
@@ -48,7 +48,11 @@ fn repack_row(format: QuantFormat, blocks: &[u8], row: RowMut<'_>) {
             }
         }
         let (at, len) = of.scales;
-        row.scales[i * len..][..len].copy_from_slice(&block[at..at + len]);
+        if format == QuantFormat::Q3_K {
+            row.scales[16 * i..][..16].copy_from_slice(&unpack_scales(load(block, at)));
+        } else {
+            row.scales[i * len..][..len].copy_from_slice(&block[at..at + len]);
+        }
         let (at, len) = of.extra;
         row.extra[i * len..][..len].copy_from_slice(&block[at..at + len]);
     }
@@ -79,7 +83,11 @@ pub fn unpack(
             of.quants(word).write(block, row.word(place / 16, place / 4 % 4, place % 4));
         }
         let (at, len) = of.scales;
-        block[at..at + len].copy_from_slice(&row.scales[i * len..][..len]);
+        if format == QuantFormat::Q3_K {
+            block[at..at + len].copy_from_slice(&pack_scales(load(row.scales, 16 * i)));
+        } else {
+            block[at..at + len].copy_from_slice(&row.scales[i * len..][..len]);
+        }
         let (at, len) = of.extra;
         block[at..at + len].copy_from_slice(&row.extra[i * len..][..len]);
     }
@@ -121,8 +129,14 @@ impl Blocks {
     #[inline(always)]
     const fn of(format: QuantFormat) -> Option<Self> {
         let (scales, extra) = match format {
-            QuantFormat::Q8_0 | QuantFormat::Q4_0 => ((0, 2), (0, 0)),
+            QuantFormat::Q8_0 | QuantFormat::Q4_0 | QuantFormat::Q5_0 | QuantFormat::IQ4_NL => {
+                ((0, 2), (0, 0))
+            }
+            QuantFormat::Q4_1 | QuantFormat::Q5_1 => ((0, 4), (0, 0)),
+            QuantFormat::IQ4_XS => ((0, 8), (0, 0)),
             QuantFormat::Mxfp4 => ((0, 1), (0, 0)),
+            QuantFormat::Q2_K => ((0, 16), (80, 4)),
+            QuantFormat::Q3_K => ((96, 12), (108, 2)),
             QuantFormat::Q4_K | QuantFormat::Q5_K => ((0, 16), (0, 0)),
             QuantFormat::Q6_K => ((192, 16), (208, 2)),
             QuantFormat::U4 { .. } => ((0, 0), (0, 0)),
@@ -139,19 +153,27 @@ impl Blocks {
         // The block of 32 that the word belongs to, and its place there.
         let (t, j) = (word / 4, word % 4);
         match self.format {
-            QuantFormat::Q8_0 => Place { low: (2 + 8 * j, 0, u64::MAX), high: (0, 0, 0) },
-            QuantFormat::Q4_0 => nibbles(2 + 8 * (j % 2), j >= 2, (0, 0, 0)),
-            QuantFormat::Mxfp4 => nibbles(1 + 8 * (j % 2), j >= 2, (0, 0, 0)),
+            QuantFormat::Q8_0 => Place { low: (2 + 8 * j, 0, u64::MAX), high: High::None },
+            QuantFormat::Q4_0 | QuantFormat::IQ4_NL => split(2, j, High::None),
+            QuantFormat::Q4_1 => split(4, j, High::None),
+            QuantFormat::Q5_0 => split(6, j, High::Packed(2 + j)),
+            QuantFormat::Q5_1 => split(8, j, High::Packed(4 + j)),
+            QuantFormat::IQ4_XS => split(8 + 16 * t, j, High::None),
+            QuantFormat::Mxfp4 => split(1, j, High::None),
+            QuantFormat::Q2_K => pairs(16 + 32 * (t / 4) + 8 * j, t % 4, High::None),
+            QuantFormat::Q3_K => {
+                pairs(32 + 32 * (t / 4) + 8 * j, t % 4, High::Spread((8 * j, t as u32, ONES), 2))
+            }
             QuantFormat::Q5_K => {
-                let fifth = (16 + 8 * j, t as u32, 0x0101_0101_0101_0101);
+                let fifth = High::Spread((16 + 8 * j, t as u32, ONES), 4);
                 nibbles(48 + 32 * (t / 2) + 8 * j, t % 2 == 1, fifth)
             }
             QuantFormat::Q6_K => {
                 let (half, group) = (t / 4, t % 4);
-                let above = (128 + 32 * half + 8 * j, 2 * group as u32, 0x0303_0303_0303_0303);
+                let above = High::Spread((128 + 32 * half + 8 * j, 2 * group as u32, PAIRS), 4);
                 nibbles(64 * half + 32 * (group % 2) + 8 * j, group >= 2, above)
             }
-            _ => nibbles(16 + 32 * (t / 2) + 8 * j, t % 2 == 1, (0, 0, 0)),
+            _ => nibbles(16 + 32 * (t / 2) + 8 * j, t % 2 == 1, High::None),
         }
     }
 }
@@ -162,22 +184,46 @@ type Bits = (usize, u32, u64);
 /// Where eight quants are in a block.
 struct Place {
     low: Bits,
-    /// Bits 4 and up; none if the mask is 0.
-    high: Bits,
+    high: High,
+}
+
+/// Where the upper bits of eight quants are.
+enum High {
+    None,
+    /// In eight bytes, and how many bits are below them in a quant.
+    Spread(Bits, u32),
+    /// Bit 4 of each in one byte.
+    Packed(usize),
 }
 
 /// Quants whose low bits are the lower or the upper nibbles of bytes.
 #[inline(always)]
-const fn nibbles(at: usize, upper: bool, high: Bits) -> Place {
+const fn nibbles(at: usize, upper: bool, high: High) -> Place {
     Place { low: (at, if upper { 4 } else { 0 }, NIBBLES), high }
+}
+
+/// The word `j` of a block of 32 whose halves are the lower and the upper nibbles of sixteen bytes.
+#[inline(always)]
+const fn split(at: usize, j: usize, high: High) -> Place {
+    nibbles(at + 8 * (j % 2), j >= 2, high)
+}
+
+/// Quants whose low bits are one of the four pairs of bits of bytes.
+#[inline(always)]
+const fn pairs(at: usize, number: usize, high: High) -> Place {
+    Place { low: (at, 2 * number as u32, PAIRS), high }
 }
 
 impl Place {
     #[inline(always)]
     fn read(&self, block: &[u8]) -> Word {
         let bits = |(at, shift, mask): Bits| u64::from_le_bytes(load(block, at)) >> shift & mask;
-        let high = if self.high.2 == 0 { 0 } else { bits(self.high) };
-        bits(self.low) | high << 4
+        let high = match self.high {
+            High::None => 0,
+            High::Spread(of, below) => bits(of) << below,
+            High::Packed(at) => scatter_bits(block[at]) << 4,
+        };
+        bits(self.low) | high
     }
 
     /// Sets the bits, which must be 0 before.
@@ -187,8 +233,33 @@ impl Place {
             block[at..at + 8].iter_mut().zip(bytes).for_each(|(byte, bits)| *byte |= bits);
         };
         set(self.low, quants);
-        if self.high.2 != 0 {
-            set(self.high, quants >> 4);
+        match self.high {
+            High::None => {}
+            High::Spread(of, below) => set(of, quants >> below),
+            High::Packed(at) => block[at] = gather_bits(quants >> 4),
         }
     }
+}
+
+/// The scales of Q3_K, of which a block has sixteen of six bits, as signed numbers: 32 less.
+#[inline(always)]
+fn unpack_scales(packed: [u8; 12]) -> [u8; 16] {
+    let mut scales = [0; 16];
+    for (i, scale) in scales.iter_mut().enumerate() {
+        let low = packed[i % 8] >> (i / 8 * 4) & 15;
+        let above = packed[8 + i % 4] >> (i / 4 * 2) & 3;
+        *scale = (low | above << 4).wrapping_sub(32);
+    }
+    scales
+}
+
+/// The inverse of [`unpack_scales`].
+fn pack_scales(scales: [u8; 16]) -> [u8; 12] {
+    let mut packed = [0; 12];
+    for (i, scale) in scales.into_iter().enumerate() {
+        let bits = scale.wrapping_add(32);
+        packed[i % 8] |= (bits & 15) << (i / 8 * 4);
+        packed[8 + i % 4] |= (bits >> 4 & 3) << (i / 4 * 2);
+    }
+    packed
 }

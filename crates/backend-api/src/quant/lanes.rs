@@ -3,8 +3,8 @@
 use super::decode::QuantScale;
 use super::format::by_format;
 use super::planes::{QuantRow, load};
-use super::word::doubled_e2m1;
-use super::{QuantFormat, UNIT};
+use super::word::{doubled_e2m1, values_of_iq4};
+use super::{QuantCode, QuantFormat, UNIT};
 
 /// A unit of 128 quants for 8-bit dot products: four vectors of eight lanes, each lane four quants of one block.
 ///
@@ -14,7 +14,7 @@ use super::{QuantFormat, UNIT};
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(align(32))]
 pub struct QuantLanes {
-    /// The quants, negative ones only of Q8_0 and Mxfp4.
+    /// The numbers that quants stand for, negative ones only of [`QuantCode::Eight`], `E2m1` and `Iq4`.
     pub quants: [[i8; 32]; 4],
     /// What the quants of each lane are multiplied by, of the first two vectors and of the last two.
     pub scales: [[f32; 8]; 2],
@@ -38,8 +38,8 @@ impl QuantFormat {
         let mut i = 0;
         while i < UNIT {
             let (vector, lane, byte) = (i / 32, i / 4 % 8, i % 4);
-            let (block, word, weight) = match self {
-                Self::Q8_0 => (lane / 2, vector, lane % 2 * 4 + byte),
+            let (block, word, weight) = match self.code() {
+                QuantCode::Eight => (lane / 2, vector, lane % 2 * 4 + byte),
                 _ => (lane % 4, vector / 2 * 2 + lane / 4, NIBBLES[byte] as usize + vector % 2 * 2),
             };
             order[i] = (32 * block + 8 * word + weight) as u8;
@@ -59,6 +59,16 @@ impl QuantRow<'_> {
         if unit >= self.units {
             return QuantLanes::ZERO;
         }
+        by_format!(
+            self.format,
+            format => QuantRow { format, ..*self }.load_lanes(unit),
+            otherwise self.load_lanes_once(unit)
+        )
+    }
+
+    /// The lanes of a unit, not inlined.
+    #[inline(never)]
+    fn load_lanes_once(&self, unit: usize) -> QuantLanes {
         by_format!(self.format, format => QuantRow { format, ..*self }.load_lanes(unit))
     }
 
@@ -69,7 +79,7 @@ impl QuantRow<'_> {
         // Asked of the format: a choice by whether the number is 0 may be compiled to the product with it.
         let has_zero_point = self.format.zero_point() != Some(0);
         for lane in 0..8 {
-            let block = if self.format == QuantFormat::Q8_0 { lane / 2 } else { lane % 4 };
+            let block = if self.format.code() == QuantCode::Eight { lane / 2 } else { lane % 4 };
             scales[0][lane] = halves[2 * block].scale;
             scales[1][lane] = halves[2 * block + 1].scale;
             let QuantScale { scale, zero, min } = halves[lane];
@@ -81,28 +91,40 @@ impl QuantRow<'_> {
 
     #[inline(always)]
     fn vectors(&self, unit: usize) -> [[i8; 32]; 4] {
-        if self.format == QuantFormat::Q8_0 {
+        let code = self.format.code();
+        if code == QuantCode::Eight {
             let bytes: [u8; UNIT] = load(self.quants, UNIT * unit);
             return bytemuck::cast(bytes);
         }
         let mut vectors = [[0; 32]; 4];
         for half in 0..2 {
-            let bytes: [u8; 32] = load(self.quants, 64 * unit + 32 * half);
             let (mut low, mut up) = ([0u32; 8], [0u32; 8]);
-            for lane in 0..8 {
-                let word = u32::from_le_bytes(load(&bytes, 4 * lane));
-                (low[lane], up[lane]) = (word & 0x0F0F_0F0F, word >> 4 & 0x0F0F_0F0F);
+            if matches!(code, QuantCode::Two | QuantCode::Three) {
+                let bytes: [u8; 16] = load(self.quants, 32 * unit + 16 * half);
+                for lane in 0..8 {
+                    // Of a word's pairs of bits, those at bits 0, 4, 16 and 20, and those 2 above these.
+                    let word = u32::from_le_bytes(load(&bytes, lane % 4 * 4)) >> (lane / 4 * 8);
+                    low[lane] = word & 0x0003_0003 | word << 4 & 0x0300_0300;
+                    up[lane] = word >> 2 & 0x0003_0003 | word << 2 & 0x0300_0300;
+                }
+            } else {
+                let bytes: [u8; 32] = load(self.quants, 64 * unit + 32 * half);
+                for lane in 0..8 {
+                    let word = u32::from_le_bytes(load(&bytes, 4 * lane));
+                    (low[lane], up[lane]) = (word & 0x0F0F_0F0F, word >> 4 & 0x0F0F_0F0F);
+                }
             }
-            if self.format == QuantFormat::Q5_K {
+            if matches!(code, QuantCode::Three | QuantCode::Five) {
                 let bits: [u8; 8] = load(self.high, 16 * unit + 8 * half);
+                let down = if code == QuantCode::Three { 2 } else { 0 };
                 for lane in 0..8 {
                     // Bits 0, 4, 1 and 5 to bits 4, 12, 20 and 28, and the bits 2 above these to 2 above those.
                     let bits = u32::from(bits[lane]);
                     let bits = bits << 4 | bits << 8 | bits << 19 | bits << 23;
-                    low[lane] |= bits & 0x1010_1010;
-                    up[lane] |= bits >> 2 & 0x1010_1010;
+                    low[lane] |= (bits & 0x1010_1010) >> down;
+                    up[lane] |= (bits >> 2 & 0x1010_1010) >> down;
                 }
-            } else if self.format == QuantFormat::Q6_K {
+            } else if code == QuantCode::Six {
                 let pairs: [u8; 16] = load(self.high, 32 * unit + 16 * half);
                 for lane in 0..8 {
                     // The pairs from bits 0, 8, 2 and 10 to bits 0, 8, 16 and 24, and the pairs 4 above these to 4 above those.
@@ -124,7 +146,11 @@ impl QuantRow<'_> {
         let mut bytes = [[0; 8]; 4];
         for (bytes, pair) in bytes.iter_mut().zip(quants.as_chunks::<2>().0) {
             let word = u64::from(pair[0]) | u64::from(pair[1]) << 32;
-            let word = if self.format == QuantFormat::Mxfp4 { doubled_e2m1(word) } else { word };
+            let word = match self.format.code() {
+                QuantCode::E2m1 => doubled_e2m1(word),
+                QuantCode::Iq4 => values_of_iq4(word),
+                _ => word,
+            };
             *bytes = word.to_le_bytes();
         }
         bytemuck::cast(bytes)

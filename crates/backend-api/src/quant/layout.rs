@@ -1,6 +1,6 @@
 //! The planes of a quantised matrix.
 
-use super::QuantFormat;
+use super::{QuantCode, QuantFormat, ScaleKind};
 use crate::desc::{require_at_least, require_multiple};
 use crate::{BackendError, BackendResult, Bound, checked_add, checked_product};
 
@@ -34,13 +34,14 @@ pub struct QuantLayout {
     pub columns: usize,
     /// Units of 128 weights in a padded row.
     pub units: usize,
-    /// The low four bits of each weight; all eight of Q8_0.
+    /// The low four bits of each weight; two of [`QuantCode::Two`] and [`Three`](QuantCode::Three), all of
+    /// [`Eight`](QuantCode::Eight).
     pub quants: QuantPlane,
-    /// The bits above the low four of Q5_K and Q6_K.
+    /// The bits above these.
     pub high: QuantPlane,
-    /// The scales of blocks or groups.
+    /// The scales of blocks, half blocks or groups.
     pub scales: QuantPlane,
-    /// The f16 scales of Q6_K's super-blocks, or the zero points of U4.
+    /// The f16 scales of super-blocks whose half blocks have scales, or the zero points of U4.
     pub extra: QuantPlane,
     /// Bytes of the allocation.
     pub bytes: usize,
@@ -59,18 +60,26 @@ impl QuantLayout {
         let units = columns.div_ceil(UNIT);
         let super_blocks = units.div_ceil(2);
         let groups = groups(format, columns, units);
-        let (quants, high, scales, extra) = match format {
-            QuantFormat::Q8_0 => ((units, 128), (0, 0), (units, 8), (0, 0)),
-            QuantFormat::Q4_0 => ((units, 64), (0, 0), (units, 8), (0, 0)),
-            QuantFormat::Mxfp4 => ((units, 64), (0, 0), (units, 4), (0, 0)),
-            QuantFormat::Q4_K => ((units, 64), (0, 0), (super_blocks, 16), (0, 0)),
-            QuantFormat::Q5_K => ((units, 64), (units, 16), (super_blocks, 16), (0, 0)),
-            QuantFormat::Q6_K => {
-                ((units, 64), (units, 32), (units, 8), (super_blocks.next_multiple_of(2), 2))
-            }
-            QuantFormat::U4 { zero_points, .. } => {
-                let zeros = if zero_points { groups.next_multiple_of(4) } else { 0 };
-                ((units, 64), (0, 0), (groups.next_multiple_of(2), 2), (zeros, 1))
+        let (quants, high) = match format.code() {
+            QuantCode::Two => (32, 0),
+            QuantCode::Three => (32, 16),
+            QuantCode::Four | QuantCode::E2m1 | QuantCode::Iq4 => (64, 0),
+            QuantCode::Five => (64, 16),
+            QuantCode::Six => (64, 32),
+            QuantCode::Eight => (128, 0),
+        };
+        let (quants, high) = ((units, quants), (units, high));
+        let (scales, extra) = match format.scale_kind() {
+            ScaleKind::Block => ((units, 8), (0, 0)),
+            ScaleKind::BlockMin => ((units, 16), (0, 0)),
+            ScaleKind::Exponent => ((units, 4), (0, 0)),
+            ScaleKind::SuperBlock => ((super_blocks, 16), (0, 0)),
+            ScaleKind::SuperBlockSigned => ((super_blocks, 8), (0, 0)),
+            ScaleKind::HalfBlock => ((units, 8), (super_blocks.next_multiple_of(2), 2)),
+            ScaleKind::HalfBlockMin => ((units, 8), (super_blocks, 4)),
+            ScaleKind::Group => {
+                let zeros = if format.zero_point().is_none() { groups.next_multiple_of(4) } else { 0 };
+                ((groups.next_multiple_of(2), 2), (zeros, 1))
             }
         };
         let mut end = 0usize;

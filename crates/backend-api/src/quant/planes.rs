@@ -2,28 +2,30 @@
 
 use super::layout::QuantPlane;
 use super::word::{
-    Word, deinterleave, floats_of_e2m1, floats_of_nibbles, gather_bits, gather_pairs, interleave,
-    scatter_bits, scatter_pairs,
+    Word, deinterleave, deinterleave_pairs, floats_of_e2m1, floats_of_iq4, floats_of_nibbles,
+    floats_of_pairs, gather_bits, gather_pairs, interleave, interleave_pairs, scatter_bits, scatter_pairs,
 };
-use super::{QuantFormat, QuantLayout};
+use super::{QuantCode, QuantFormat, QuantLayout};
 use crate::BackendResult;
 use crate::desc::require_eq;
 
-/// Where the word `j` of a unit's block lies in the plane of the quants, in bytes from the row's start.
+/// Where the word `j` of a unit's block lies in the plane of the quants, in bytes from the row's start; of codes of two bits, of
+/// which a `u32` has two words, where that one does.
 #[inline(always)]
-const fn quant_offset(format: QuantFormat, unit: usize, block: usize, j: usize) -> usize {
-    match format {
-        QuantFormat::Q8_0 => 128 * unit + 32 * j + 8 * block,
+const fn quant_offset(code: QuantCode, unit: usize, block: usize, j: usize) -> usize {
+    match code {
+        QuantCode::Eight => 128 * unit + 32 * j + 8 * block,
+        QuantCode::Two | QuantCode::Three => 32 * unit + 16 * (j / 2) + 4 * block,
         _ => 64 * unit + 16 * j + 4 * block,
     }
 }
 
-/// Where the upper bits of the word lie in their plane, for formats that have one.
+/// Where the upper bits of the word lie in their plane, for codes that have one.
 #[inline(always)]
-const fn high_offset(format: QuantFormat, unit: usize, block: usize, j: usize) -> usize {
-    match format {
-        QuantFormat::Q5_K => 16 * unit + 4 * j + block,
-        _ => 32 * unit + 8 * j + 2 * block,
+const fn high_offset(code: QuantCode, unit: usize, block: usize, j: usize) -> usize {
+    match code {
+        QuantCode::Six => 32 * unit + 8 * j + 2 * block,
+        _ => 16 * unit + 4 * j + block,
     }
 }
 
@@ -82,16 +84,23 @@ impl RowMut<'_> {
     #[inline(always)]
     pub(super) fn put(&mut self, word: usize, quants: Word) {
         let (unit, block, j) = (word / 16, word / 4 % 4, word % 4);
-        let at = quant_offset(self.format, unit, block, j);
-        if self.format == QuantFormat::Q8_0 {
-            self.quants[at..at + 8].copy_from_slice(&quants.to_le_bytes());
-            return;
+        let code = self.format.code();
+        let at = quant_offset(code, unit, block, j);
+        match code {
+            QuantCode::Eight => self.quants[at..at + 8].copy_from_slice(&quants.to_le_bytes()),
+            QuantCode::Two | QuantCode::Three => {
+                // Both words of the `u32` were 0 before.
+                let both =
+                    u32::from_le_bytes(load(self.quants, at)) | interleave_pairs(quants) << (8 * (j % 2));
+                self.quants[at..at + 4].copy_from_slice(&both.to_le_bytes());
+            }
+            _ => self.quants[at..at + 4].copy_from_slice(&interleave(quants).to_le_bytes()),
         }
-        self.quants[at..at + 4].copy_from_slice(&interleave(quants).to_le_bytes());
-        let at = high_offset(self.format, unit, block, j);
-        match self.format {
-            QuantFormat::Q5_K => self.high[at] = gather_bits(quants >> 4),
-            QuantFormat::Q6_K => {
+        let at = high_offset(code, unit, block, j);
+        match code {
+            QuantCode::Three => self.high[at] = gather_bits(quants >> 2),
+            QuantCode::Five => self.high[at] = gather_bits(quants >> 4),
+            QuantCode::Six => {
                 self.high[at..at + 2].copy_from_slice(&gather_pairs(quants >> 4).to_le_bytes());
             }
             _ => {}
@@ -139,21 +148,32 @@ impl QuantRow<'_> {
     /// The numbers that the eight quants at the place `j` of a unit's block stand for, as f32.
     #[inline(always)]
     pub(super) fn floats(&self, unit: usize, block: usize, j: usize) -> [f32; 8] {
-        let at = quant_offset(self.format, unit, block, j);
-        if self.format == QuantFormat::Q8_0 {
-            let bytes: [u8; 8] = load(self.quants, at);
-            let mut floats = [0.0; 8];
-            for (float, byte) in floats.iter_mut().zip(bytes) {
-                *float = f32::from(byte as i8);
+        let code = self.format.code();
+        let at = quant_offset(code, unit, block, j);
+        match code {
+            QuantCode::Eight => {
+                let bytes: [u8; 8] = load(self.quants, at);
+                let mut floats = [0.0; 8];
+                for (float, byte) in floats.iter_mut().zip(bytes) {
+                    *float = f32::from(byte as i8);
+                }
+                return floats;
             }
-            return floats;
+            QuantCode::Two | QuantCode::Three => {
+                let pairs = u32::from_le_bytes(load(self.quants, at)) >> (8 * (j % 2));
+                let above =
+                    if code == QuantCode::Three { self.high[high_offset(code, unit, block, j)] } else { 0 };
+                return floats_of_pairs(pairs, u32::from(above));
+            }
+            _ => {}
         }
         let nibbles = u32::from_le_bytes(load(self.quants, at));
-        let at = high_offset(self.format, unit, block, j);
-        match self.format {
-            QuantFormat::Mxfp4 => floats_of_e2m1(nibbles),
-            QuantFormat::Q5_K => floats_of_nibbles(nibbles, u32::from(self.high[at]), 1),
-            QuantFormat::Q6_K => {
+        let at = high_offset(code, unit, block, j);
+        match code {
+            QuantCode::E2m1 => floats_of_e2m1(nibbles),
+            QuantCode::Iq4 => floats_of_iq4(nibbles),
+            QuantCode::Five => floats_of_nibbles(nibbles, u32::from(self.high[at]), 1),
+            QuantCode::Six => {
                 floats_of_nibbles(nibbles, u32::from(u16::from_le_bytes(load(self.high, at))), 2)
             }
             _ => floats_of_nibbles(nibbles, 0, 0),
@@ -163,15 +183,20 @@ impl QuantRow<'_> {
     /// The eight quants at the place `j` of a unit's block.
     #[inline(always)]
     pub(super) fn word(&self, unit: usize, block: usize, j: usize) -> Word {
-        let at = quant_offset(self.format, unit, block, j);
-        if self.format == QuantFormat::Q8_0 {
-            return u64::from_le_bytes(load(self.quants, at));
-        }
-        let low = deinterleave(u32::from_le_bytes(load(self.quants, at)));
-        let at = high_offset(self.format, unit, block, j);
-        match self.format {
-            QuantFormat::Q5_K => low | scatter_bits(self.high[at]) << 4,
-            QuantFormat::Q6_K => low | scatter_pairs(u16::from_le_bytes(load(self.high, at))) << 4,
+        let code = self.format.code();
+        let at = quant_offset(code, unit, block, j);
+        let low = match code {
+            QuantCode::Eight => return u64::from_le_bytes(load(self.quants, at)),
+            QuantCode::Two | QuantCode::Three => {
+                deinterleave_pairs(u32::from_le_bytes(load(self.quants, at)) >> (8 * (j % 2)))
+            }
+            _ => deinterleave(u32::from_le_bytes(load(self.quants, at))),
+        };
+        let at = high_offset(code, unit, block, j);
+        match code {
+            QuantCode::Three => low | scatter_bits(self.high[at]) << 2,
+            QuantCode::Five => low | scatter_bits(self.high[at]) << 4,
+            QuantCode::Six => low | scatter_pairs(u16::from_le_bytes(load(self.high, at))) << 4,
             _ => low,
         }
     }

@@ -6,8 +6,11 @@ pub(super) type Word = u64;
 /// The low four bits of each byte.
 pub(super) const NIBBLES: u64 = 0x0F0F_0F0F_0F0F_0F0F;
 
-const ONES: u64 = 0x0101_0101_0101_0101;
-const PAIRS: u64 = 0x0303_0303_0303_0303;
+/// Bit 0 of each byte.
+pub(super) const ONES: u64 = 0x0101_0101_0101_0101;
+
+/// Bits 0 and 1 of each byte.
+pub(super) const PAIRS: u64 = 0x0303_0303_0303_0303;
 
 /// The low nibbles of the bytes 0…7, in the order 0, 2, 4, 6, 1, 3, 5, 7.
 #[inline(always)]
@@ -40,6 +43,60 @@ pub(super) fn floats_of_nibbles(nibbles: u32, above: u32, count: u32) -> [f32; 8
         floats[i] = (nibbles >> SHIFTS[i] & 15 | above << 4) as i32 as f32;
     }
     floats
+}
+
+/// The low two bits of the bytes 0…7: of 0, 2, 4 and 6 in bits 0 to 7, of 1, 3, 5 and 7 in bits 16 to 23.
+#[inline(always)]
+pub(super) fn interleave_pairs(word: Word) -> u32 {
+    // The factor moves bits 0, 16, 32 and 48 to 48, 50, 52 and 54; no two of the partial products share a bit there.
+    let half = |pairs: u64| (pairs & 0x0003_0003_0003_0003).wrapping_mul(0x0001_0004_0010_0040) >> 48;
+    (half(word) | half(word >> 8) << 16) as u32
+}
+
+/// The inverse of [`interleave_pairs`], whatever the other bits are.
+#[inline(always)]
+pub(super) fn deinterleave_pairs(pairs: u32) -> Word {
+    let mut bytes = [0; 8];
+    for i in 0..8 {
+        bytes[i] = (pairs >> PAIR_SHIFTS[i] & 3) as u8;
+    }
+    u64::from_le_bytes(bytes)
+}
+
+/// Where the pairs of bits are that [`deinterleave_pairs`] makes bytes of.
+const PAIR_SHIFTS: [u32; 8] = [0, 16, 2, 18, 4, 20, 6, 22];
+
+/// What [`deinterleave_pairs`] makes of pairs of bits, as f32, each with one of the bits above it.
+#[inline(always)]
+pub(super) fn floats_of_pairs(pairs: u32, above: u32) -> [f32; 8] {
+    let mut floats = [0.0; 8];
+    for i in 0..8 {
+        floats[i] = (pairs >> PAIR_SHIFTS[i] & 3 | (above >> i & 1) << 2) as i32 as f32;
+    }
+    floats
+}
+
+/// The values of IQ4_NL and IQ4_XS, `kvalues_iq4nl` of ggml's `ggml-common.h`.
+const IQ4: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+
+/// What [`deinterleave`] makes of nibbles that are places of [`IQ4`], as its values.
+#[inline(always)]
+pub(super) fn floats_of_iq4(nibbles: u32) -> [f32; 8] {
+    let mut floats = [0.0; 8];
+    for i in 0..8 {
+        floats[i] = f32::from(IQ4[(nibbles >> SHIFTS[i] & 15) as usize]);
+    }
+    floats
+}
+
+/// The values of [`IQ4`] whose places are in the low four bits of each byte, as i8.
+#[inline(always)]
+pub(super) fn values_of_iq4(codes: Word) -> Word {
+    let mut bytes = codes.to_le_bytes();
+    for byte in &mut bytes {
+        *byte = IQ4[usize::from(*byte & 15)] as u8;
+    }
+    u64::from_le_bytes(bytes)
 }
 
 /// What [`deinterleave`] makes of nibbles that are numbers of E2M1, twice their values.
@@ -133,6 +190,7 @@ mod tests {
         let word = u64::from_le_bytes([0, 1, 2, 3, 4, 5, 6, 7]);
         assert_eq!(interleave(word), 0x7531_6420);
         assert_eq!(to_nibbles(word), 0x7654_3210);
+        assert_eq!(interleave_pairs(word), 0b11_01_11_01 << 16 | 0b10_00_10_00);
         assert_eq!(gather_bits(word), 0b1010_1010);
         assert_eq!(gather_pairs(word), 0b11_10_01_00_11_10_01_00);
     }
@@ -163,6 +221,11 @@ mod tests {
                 floats_of_nibbles(nibbles, u32::from(gather_pairs(word >> 4)), 2),
                 sixth.map(f32::from)
             );
+            assert_eq!(floats_of_iq4(nibbles), values_of_iq4(word).to_le_bytes().map(|x| f32::from(x as i8)));
+            let pairs = interleave_pairs(word);
+            assert_eq!(deinterleave_pairs(pairs | 0xFF00_FF00), word & PAIRS);
+            let third = (word & (PAIRS | ONES << 2)).to_le_bytes();
+            assert_eq!(floats_of_pairs(pairs, u32::from(gather_bits(word >> 2))), third.map(f32::from));
             assert_eq!(from_nibbles(to_nibbles(word)), word & NIBBLES);
             assert_eq!(scatter_bits(gather_bits(word)), word & ONES);
             assert_eq!(scatter_pairs(gather_pairs(word)), word & PAIRS);

@@ -29,6 +29,11 @@ fn half_at(bytes: &[u8], at: usize) -> f32 {
     f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
 }
 
+/// The values of ggml's `kvalues_iq4nl`.
+const IQ4: [f32; 16] = [
+    -127.0, -104.0, -83.0, -65.0, -49.0, -35.0, -22.0, -10.0, 1.0, 13.0, 25.0, 38.0, 53.0, 69.0, 89.0, 113.0,
+];
+
 /// What makes weight `i` of a GGUF block, as ggml's documentation of the formats has it: scale, quant, zero point
 /// and minimum.
 fn terms(format: QuantFormat, block: &[u8], i: usize) -> [f32; 4] {
@@ -46,6 +51,42 @@ fn terms(format: QuantFormat, block: &[u8], i: usize) -> [f32; 4] {
         QuantFormat::Q4_0 => {
             let q = block[2 + i % 16] >> (4 * (i / 16)) & 15;
             [half_at(block, 0), f32::from(q), 8.0, 0.0]
+        }
+        QuantFormat::Q4_1 => {
+            let q = block[4 + i % 16] >> (4 * (i / 16)) & 15;
+            [half_at(block, 0), f32::from(q), 0.0, -half_at(block, 2)]
+        }
+        QuantFormat::Q5_0 | QuantFormat::Q5_1 => {
+            let (at, zero) = if format == QuantFormat::Q5_0 { (2, 16.0) } else { (4, 0.0) };
+            let fifth = u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]) >> i & 1;
+            let q = block[at + 4 + i % 16] >> (4 * (i / 16)) & 15 | (fifth as u8) << 4;
+            let min = if format == QuantFormat::Q5_0 { 0.0 } else { -half_at(block, 2) };
+            [half_at(block, 0), f32::from(q), zero, min]
+        }
+        QuantFormat::IQ4_NL => {
+            let q = block[2 + i % 16] >> (4 * (i / 16)) & 15;
+            [half_at(block, 0), IQ4[usize::from(q)], 0.0, 0.0]
+        }
+        QuantFormat::IQ4_XS => {
+            let t = i / 32;
+            let low = block[4 + t / 2] >> (4 * (t % 2)) & 15;
+            let above = u16::from_le_bytes([block[2], block[3]]) >> (2 * t) & 3;
+            let sc = f32::from(low) + 16.0 * f32::from(above) - 32.0;
+            let q = block[8 + 16 * t + i % 16] >> (4 * (i / 16 % 2)) & 15;
+            [half_at(block, 0) * sc, IQ4[usize::from(q)], 0.0, 0.0]
+        }
+        QuantFormat::Q2_K => {
+            let (sc, m) = (block[i / 16] & 15, block[i / 16] >> 4);
+            let q = block[16 + i / 128 * 32 + i % 32] >> (2 * (i / 32 % 4)) & 3;
+            [half_at(block, 80) * f32::from(sc), f32::from(q), 0.0, half_at(block, 82) * f32::from(m)]
+        }
+        QuantFormat::Q3_K => {
+            let (s, t) = (&block[96..108], i / 16);
+            let low = if t < 8 { s[t] & 15 } else { s[t - 8] >> 4 };
+            let sc = f32::from(low | (s[8 + t % 4] >> (2 * (t / 4)) & 3) << 4) - 32.0;
+            let third = block[i % 32] >> (i / 32) & 1;
+            let q = block[32 + i / 128 * 32 + i % 32] >> (2 * (i / 32 % 4)) & 3 | third << 2;
+            [half_at(block, 108) * sc, f32::from(q), 4.0, 0.0]
         }
         QuantFormat::Mxfp4 => {
             let code = block[1 + i % 16] >> (4 * (i / 16)) & 15;
@@ -172,7 +213,7 @@ fn lanes_of_quants_and_their_scales_make_up_the_weights() {
 #[test]
 fn padding_is_zero() {
     let mut noise = Noise(2);
-    for format in [QuantFormat::Q8_0, QuantFormat::Q4_0, QuantFormat::Mxfp4] {
+    for format in QuantFormat::GGUF.into_iter().filter(|format| format.block_elements() == 32) {
         let layout = QuantLayout::new("t", format, 2, 160).unwrap();
         let blocks = noise.bytes(10 * format.block_bytes().unwrap());
         let mut planes = vec![0xA5; layout.bytes];

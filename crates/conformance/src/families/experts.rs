@@ -11,7 +11,7 @@ use crate::data::{Data, uniform};
 use crate::grid::pairwise;
 use crate::oracle::experts::Layer;
 use crate::oracle::product::Stored;
-use crate::oracle::quant::{Scales, Weights, may_be_half};
+use crate::oracle::quant::{Scales, Weights, fit_half, may_be_half};
 use crate::rng::Rng;
 use crate::trial::Trial;
 
@@ -156,8 +156,7 @@ impl Experts {
             gate: self.gate,
             c_type,
             half_weights,
-            // Weights of Q6_K pass 2048, above which f16 has not every whole number.
-            exact: is_whole && self.gate.is_none() && !(half_weights && format == QuantFormat::Q6_K),
+            exact: is_whole && self.gate.is_none() && (!half_weights || fit_half(format)),
             a: &|i, p| a.at(0, i, p),
             b: &|expert, j, p| b.at(expert * stacked + j, p),
             experts: &experts,

@@ -12,7 +12,7 @@ use crate::data::{Data, uniform};
 use crate::grid::pairwise;
 use crate::oracle::product::Stored;
 use crate::oracle::quant::{
-    Scales, Sum, Weights, activated, gated, may_be_half, normed, or_nan, plus, round_to_int8,
+    Scales, Sum, Weights, activated, fit_half, gated, may_be_half, normed, or_nan, plus, round_to_int8,
 };
 use crate::rng::Rng;
 use crate::trial::Trial;
@@ -20,10 +20,17 @@ use crate::trial::Trial;
 use DType::{F16, F32};
 
 /// Formats with the row lengths that are tried: whole units and not, and of U4 no whole groups either.
-pub(super) const FORMATS: [(QuantFormat, [usize; 4]); 11] = [
+pub(super) const FORMATS: [(QuantFormat, [usize; 4]); 18] = [
     (QuantFormat::Q8_0, [32, 96, 160, 1056]),
     (QuantFormat::Q4_0, [64, 128, 288, 1120]),
+    (QuantFormat::Q4_1, [32, 96, 256, 1120]),
+    (QuantFormat::Q5_0, [64, 128, 288, 1120]),
+    (QuantFormat::Q5_1, [32, 96, 160, 1056]),
+    (QuantFormat::IQ4_NL, [32, 128, 224, 1056]),
+    (QuantFormat::IQ4_XS, [256, 512, 768, 1280]),
     (QuantFormat::Mxfp4, [32, 96, 256, 1120]),
+    (QuantFormat::Q2_K, [256, 512, 768, 1280]),
+    (QuantFormat::Q3_K, [256, 512, 768, 1024]),
     (QuantFormat::Q4_K, [256, 512, 768, 1280]),
     (QuantFormat::Q5_K, [256, 512, 768, 1024]),
     (QuantFormat::Q6_K, [256, 512, 768, 1280]),
@@ -188,10 +195,9 @@ impl Product {
         let [a_type, c_type] = self.dtypes;
         let is_whole = self.data == Data::Integers;
         let rounds = self.math == MathMode::Int8 && format.takes_int8();
-        // Weights of Q6_K pass 2048, above which f16 has not every whole number.
         let multiplied = if self.narrows { F16 } else { a_type };
         let half_weights = may_be_half(format, multiplied, m);
-        let fits = !half_weights || format != QuantFormat::Q6_K;
+        let fits = !half_weights || fit_half(format);
         let exact = is_whole && fits && !self.norm && self.gate.is_none() && !rounds;
         let rows = if self.gate.is_some() { 2 * n } else { n };
         let scales = match (is_whole, self.beyond) {

@@ -42,11 +42,18 @@ fn long() -> impl Iterator<Item = Product> {
 
 /// Products of many rows of f16 around the tiles of tensor cores, whose rows are aligned.
 fn tiles() -> impl Iterator<Item = Product> {
-    const BLOCKS: [(QuantFormat, usize); 7] = [
+    const BLOCKS: [(QuantFormat, usize); 14] = [
         (QuantFormat::Q8_0, 96),
         (QuantFormat::Q8_0, 160),
         (QuantFormat::Q4_0, 128),
         (QuantFormat::Q4_0, 288),
+        (QuantFormat::Q4_1, 160),
+        (QuantFormat::Q5_0, 288),
+        (QuantFormat::Q5_1, 128),
+        (QuantFormat::IQ4_NL, 96),
+        (QuantFormat::IQ4_XS, 512),
+        (QuantFormat::Q2_K, 256),
+        (QuantFormat::Q3_K, 512),
         (QuantFormat::Q4_K, 512),
         (QuantFormat::Q5_K, 256),
         (QuantFormat::Q6_K, 256),
@@ -89,9 +96,12 @@ fn beyond() -> impl Iterator<Item = Product> {
 
 /// Products of normalised rows of f16, or rounded to it, by many rows of B: for all of their tiles on tensor cores, rows are normalised once.
 fn normalised() -> impl Iterator<Item = Product> {
-    const BLOCKS: [(QuantFormat, usize); 6] = [
+    const BLOCKS: [(QuantFormat, usize); 9] = [
         (QuantFormat::Q4_0, 128),
         (QuantFormat::Q4_0, 896),
+        (QuantFormat::Q4_1, 384),
+        (QuantFormat::IQ4_XS, 256),
+        (QuantFormat::Q2_K, 256),
         (QuantFormat::Q8_0, 256),
         (QuantFormat::Mxfp4, 384),
         (QuantFormat::Q4_K, 256),
@@ -121,7 +131,17 @@ fn normalised() -> impl Iterator<Item = Product> {
 /// Products of few rows of f16 along whole units of 128, an odd number of them and an even one, fewer than a workgroup takes
 /// at once and more.
 fn few() -> impl Iterator<Item = Product> {
-    const BLOCKS: [(QuantFormat, usize); 15] = [
+    const BLOCKS: [(QuantFormat, usize); 25] = [
+        (QuantFormat::Q4_1, 384),
+        (QuantFormat::Q4_1, 2048),
+        (QuantFormat::Q5_0, 2176),
+        (QuantFormat::Q5_1, 896),
+        (QuantFormat::IQ4_NL, 2432),
+        (QuantFormat::IQ4_XS, 2304),
+        (QuantFormat::Q2_K, 512),
+        (QuantFormat::Q2_K, 2304),
+        (QuantFormat::Q3_K, 768),
+        (QuantFormat::Q3_K, 4096),
         (QuantFormat::Q8_0, 384),
         (QuantFormat::Q8_0, 4480),
         (QuantFormat::Q4_0, 128),
@@ -175,7 +195,7 @@ fn few() -> impl Iterator<Item = Product> {
 /// Rows of B that end in an infinite scale, along odd numbers of units: the last one's scale must not meet the zeros behind
 /// the row.
 pub(super) fn infinite() -> impl Iterator<Item = Case> {
-    let formats = [QuantFormat::Q8_0, QuantFormat::Q4_0];
+    let formats = [QuantFormat::Q8_0, QuantFormat::Q4_0, QuantFormat::IQ4_NL];
     let shapes = [128, 2176, 4480].into_iter().flat_map(|k| [1, 2].map(|m| (m, k)));
     formats.into_iter().flat_map(move |format| shapes.clone().map(move |shape| (format, shape))).map(
         |(format, (m, k))| {

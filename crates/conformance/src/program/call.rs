@@ -368,7 +368,7 @@ pub enum Call {
 }
 
 /// The formats of quantised matrices in programs, which name them by their place here.
-pub(super) const QUANT_FORMATS: [QuantFormat; 9] = [
+pub(super) const QUANT_FORMATS: [QuantFormat; 16] = [
     QuantFormat::Q8_0,
     QuantFormat::Q4_0,
     QuantFormat::Q4_K,
@@ -378,6 +378,13 @@ pub(super) const QUANT_FORMATS: [QuantFormat; 9] = [
     QuantFormat::U4 { group: 32, zero_points: false },
     QuantFormat::U4 { group: 256, zero_points: true },
     QuantFormat::Mxfp4,
+    QuantFormat::Q4_1,
+    QuantFormat::Q5_0,
+    QuantFormat::Q5_1,
+    QuantFormat::IQ4_NL,
+    QuantFormat::IQ4_XS,
+    QuantFormat::Q2_K,
+    QuantFormat::Q3_K,
 ];
 
 impl Call {

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use backend_api::quant::QuantFormat;
+
 use super::cursor::{Cursor, GgufError, GgufErrorKind};
 
 /// ggml's limit.
@@ -21,8 +23,22 @@ pub enum TensorType {
     Q8_0,
     /// Blocks of 32: f16 scale, four-bit quants.
     Q4_0,
+    /// Blocks of 32: f16 scale and minimum, four-bit quants.
+    Q4_1,
+    /// Blocks of 32: f16 scale, five-bit quants.
+    Q5_0,
+    /// Blocks of 32: f16 scale and minimum, five-bit quants.
+    Q5_1,
+    /// Blocks of 32: f16 scale, four-bit places in a table of values.
+    Iq4Nl,
+    /// Blocks of 256 of four-bit places in a table of values, with scales of 32.
+    Iq4Xs,
     /// Blocks of 32: a power of two in eight bits, four-bit numbers of E2M1.
     Mxfp4,
+    /// Blocks of 256 of two-bit quants with scales and minima of 16.
+    Q2K,
+    /// Blocks of 256 of three-bit quants with scales of 16.
+    Q3K,
     /// Blocks of 256 of four-bit quants with scales and minima of 32.
     Q4K,
     /// Blocks of 256 of five-bit quants with scales and minima of 32.
@@ -39,13 +55,41 @@ impl TensorType {
             0 => Self::F32,
             1 => Self::F16,
             2 => Self::Q4_0,
+            3 => Self::Q4_1,
+            6 => Self::Q5_0,
+            7 => Self::Q5_1,
             8 => Self::Q8_0,
+            10 => Self::Q2K,
+            11 => Self::Q3K,
             12 => Self::Q4K,
             13 => Self::Q5K,
             14 => Self::Q6K,
+            20 => Self::Iq4Nl,
+            23 => Self::Iq4Xs,
             30 => Self::Bf16,
             39 => Self::Mxfp4,
             other => Self::Other(other),
+        }
+    }
+
+    /// The format of quantised blocks; `None` for plain numbers and for a type that isn't read.
+    #[must_use]
+    pub const fn quant_format(self) -> Option<QuantFormat> {
+        match self {
+            Self::Q8_0 => Some(QuantFormat::Q8_0),
+            Self::Q4_0 => Some(QuantFormat::Q4_0),
+            Self::Q4_1 => Some(QuantFormat::Q4_1),
+            Self::Q5_0 => Some(QuantFormat::Q5_0),
+            Self::Q5_1 => Some(QuantFormat::Q5_1),
+            Self::Iq4Nl => Some(QuantFormat::IQ4_NL),
+            Self::Iq4Xs => Some(QuantFormat::IQ4_XS),
+            Self::Mxfp4 => Some(QuantFormat::Mxfp4),
+            Self::Q2K => Some(QuantFormat::Q2_K),
+            Self::Q3K => Some(QuantFormat::Q3_K),
+            Self::Q4K => Some(QuantFormat::Q4_K),
+            Self::Q5K => Some(QuantFormat::Q5_K),
+            Self::Q6K => Some(QuantFormat::Q6_K),
+            Self::F32 | Self::F16 | Self::Bf16 | Self::Other(_) => None,
         }
     }
 
@@ -55,13 +99,13 @@ impl TensorType {
         match self {
             Self::F32 => Some((1, 4)),
             Self::F16 | Self::Bf16 => Some((1, 2)),
-            Self::Q8_0 => Some((32, 34)),
-            Self::Q4_0 => Some((32, 18)),
-            Self::Mxfp4 => Some((32, 17)),
-            Self::Q4K => Some((256, 144)),
-            Self::Q5K => Some((256, 176)),
-            Self::Q6K => Some((256, 210)),
-            Self::Other(_) => None,
+            _ => match self.quant_format() {
+                Some(format) => match format.block_bytes() {
+                    Some(bytes) => Some((format.block_elements(), bytes)),
+                    None => None,
+                },
+                None => None,
+            },
         }
     }
 }

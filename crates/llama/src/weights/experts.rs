@@ -5,7 +5,7 @@ use backend_api::desc::QuantMatrix;
 use backend_api::owned::Buffer;
 
 use super::planes::Rows;
-use super::{Loader, planes, quant_format};
+use super::{Loader, planes};
 use crate::feed_forward::Stack;
 use crate::{Error, Result};
 
@@ -21,7 +21,7 @@ impl<'a> Loader<'a> {
         let with = |suffix: &str| names.iter().map(|name| format!("{name}.{suffix}")).collect::<Vec<_>>();
         for name in with("weight") {
             let tensor = self.find(&name, &[experts, rows, columns])?;
-            let found = quant_format(tensor.kind);
+            let found = tensor.kind.quant_format();
             let (Some(own), true) = (found, format.is_none() || format == found) else {
                 let expected =
                     format.map_or("in a format of blocks".to_owned(), |format| format!("in {format}"));

@@ -2,7 +2,7 @@
 
 use std::array::from_fn;
 
-use backend_api::quant::{QuantFormat, QuantLanes};
+use backend_api::quant::{QuantCode, QuantLanes};
 use pulp::{Simd, WithSimd};
 
 use super::Product;
@@ -56,12 +56,14 @@ impl<D: Dot> WithSimd for Few<'_, D> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) {
-        match self.1.layout.format {
-            QuantFormat::Q4_0 | QuantFormat::Q4_K | QuantFormat::Q5_K | QuantFormat::U4 { .. } => {
-                self.multiply::<false, false>();
+        let format = self.1.layout.format;
+        let has_halves = format.scale_kind().has_halves();
+        match format.code() {
+            QuantCode::Three | QuantCode::Six if has_halves => self.multiply::<false, true>(),
+            QuantCode::Four | QuantCode::Five if !has_halves => self.multiply::<false, false>(),
+            QuantCode::Eight | QuantCode::E2m1 | QuantCode::Iq4 if !has_halves => {
+                self.multiply::<true, false>();
             }
-            QuantFormat::Q6_K => self.multiply::<false, true>(),
-            QuantFormat::Q8_0 | QuantFormat::Mxfp4 => self.multiply::<true, false>(),
             _ => self.multiply::<true, true>(),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::array::from_fn;
 
-use backend_api::quant::{QuantFormat, QuantLanes, UNIT};
+use backend_api::quant::{QuantCode, QuantLanes, UNIT};
 use bytemuck::{Zeroable, cast_ref};
 use pulp::{Simd, WithSimd};
 
@@ -87,13 +87,14 @@ impl<D: TileDot> WithSimd for Many<'_, D> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        match self.1.layout.format {
-            QuantFormat::Q8_0 => self.multiply::<128, false>(),
-            QuantFormat::Mxfp4 => self.multiply::<12, false>(),
-            QuantFormat::Q6_K => self.multiply::<0, true>(),
-            QuantFormat::Q4_0 | QuantFormat::Q4_K | QuantFormat::Q5_K | QuantFormat::U4 { .. } => {
-                self.multiply::<0, false>();
-            }
+        let format = self.1.layout.format;
+        let has_halves = format.scale_kind().has_halves();
+        match format.code() {
+            QuantCode::Three | QuantCode::Six if has_halves => self.multiply::<0, true>(),
+            QuantCode::Four | QuantCode::Five if !has_halves => self.multiply::<0, false>(),
+            QuantCode::Eight if !has_halves => self.multiply::<128, false>(),
+            QuantCode::Iq4 if !has_halves => self.multiply::<127, false>(),
+            QuantCode::E2m1 if !has_halves => self.multiply::<12, false>(),
             // Of a format whose quants aren't known here.
             _ => Few(Portable, self.1).with_simd(simd),
         }
@@ -155,13 +156,16 @@ impl<const ZERO: u8> Default for Digits<ZERO> {
 }
 
 impl<const ZERO: u8> Digits<ZERO> {
+    /// Whether quants are beyond 31.
+    const HAS_HIGH: bool = ZERO >= 127;
+
     #[inline(always)]
     fn new(weights: QuantLanes) -> Self {
         let QuantLanes { quants: mut low, scales, offsets } = weights;
         let mut high = [[0; 32]; 4];
         for (low, high) in low.as_flattened_mut().iter_mut().zip(high.as_flattened_mut()) {
             let quant = low.cast_unsigned().wrapping_add(ZERO);
-            if ZERO == 128 {
+            if Self::HAS_HIGH {
                 *high = (quant >> 4).cast_signed();
                 *low = (quant & 15).cast_signed();
             } else {
@@ -175,14 +179,14 @@ impl<const ZERO: u8> Digits<ZERO> {
     #[inline(always)]
     fn add<D: TileDot, const HALVES: bool>(&self, dot: D, tile: &Tile, mut sums: [f32; ROWS]) -> [f32; ROWS] {
         for block in 0..BLOCKS {
-            // The lanes of a block.
+            // The lanes of a block: side by side in formats of eight bits, the only ones from -128 on.
             let [one, other] = if ZERO == 128 { [2 * block, 2 * block + 1] } else { [block, block + 4] };
             let [x, y] = &tile.sums[block];
             let mut dots = [[0; ROWS]; 2];
             for (half, dots) in dots.iter_mut().enumerate() {
                 let rows = &tile.quants[block][half];
                 *dots = dot.dot::<HALVES>(four(&self.low, half, one, other), rows);
-                if ZERO == 128 {
+                if Self::HAS_HIGH {
                     let high = dot.dot::<HALVES>(four(&self.high, half, one, other), rows);
                     *dots = from_fn(|i| dots[i] + 16 * high[i]);
                 }

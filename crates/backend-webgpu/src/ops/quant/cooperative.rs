@@ -45,8 +45,17 @@ const STEP: usize = 32;
 
 /// The formats whose k is whole blocks and that need no fourth plane: with A, the bias and C's three bindings, there
 /// is room for three.
-const FORMATS: [QuantFormat; 4] =
-    [QuantFormat::Q8_0, QuantFormat::Q4_0, QuantFormat::Q4_K, QuantFormat::Q5_K];
+const FORMATS: [QuantFormat; 9] = [
+    QuantFormat::Q8_0,
+    QuantFormat::Q4_0,
+    QuantFormat::Q4_1,
+    QuantFormat::Q5_0,
+    QuantFormat::Q5_1,
+    QuantFormat::IQ4_NL,
+    QuantFormat::IQ4_XS,
+    QuantFormat::Q4_K,
+    QuantFormat::Q5_K,
+];
 
 /// The workgroup's tile of C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,34 +1,44 @@
 //! The helper files of the formats.
 
 use backend_api::DType;
-use backend_api::quant::QuantFormat;
+use backend_api::quant::{QuantCode, QuantFormat, ScaleKind};
 
 use crate::kernels::Lib;
 use crate::kernels::libs::{
-    ACTIVATE, ACTIVATE_HALF, FRAGMENT_ELEMENTS, NO_LINE_EXPONENTS, QUANT_BLOCK_SCALES,
-    QUANT_BLOCKS_IN_COLUMNS, QUANT_BYTES_LOW, QUANT_BYTES_MXFP4, QUANT_BYTES_Q5_K, QUANT_BYTES_Q6_K,
-    QUANT_BYTES_Q8_0, QUANT_FRAGMENTS_LOW, QUANT_FRAGMENTS_MXFP4, QUANT_FRAGMENTS_Q5_K, QUANT_FRAGMENTS_Q6_K,
-    QUANT_FRAGMENTS_Q8_0, QUANT_GROUP_SCALES, QUANT_IN_ORDER, QUANT_INPUT_1, QUANT_INPUT_4, QUANT_LOW,
-    QUANT_MXFP4, QUANT_NORMED_F16, QUANT_NORMED_F32, QUANT_OUTPUT_1, QUANT_OUTPUT_4, QUANT_Q4_0, QUANT_Q5_K,
-    QUANT_Q6_K, QUANT_Q8_0, QUANT_ROWS, QUANT_ROWS_IN_COLUMNS, QUANT_ROWS_NORMED, QUANT_SUPER_SCALES,
-    QUANT_U4, QUANT_U4_ZEROS, QUANT_WEIGHTS, RESULTS_IN_REGISTERS, RESULTS_STAGED,
+    ACTIVATE, ACTIVATE_HALF, FRAGMENT_ELEMENTS, NO_LINE_EXPONENTS, QUANT_BLOCK_MINIMA, QUANT_BLOCK_SCALES,
+    QUANT_BLOCKS_IN_COLUMNS, QUANT_BYTES_EIGHT, QUANT_BYTES_FIVE, QUANT_BYTES_FOUR, QUANT_BYTES_IQ4,
+    QUANT_BYTES_MXFP4, QUANT_BYTES_SIX, QUANT_BYTES_THREE, QUANT_EIGHT, QUANT_FIVE, QUANT_FOUR,
+    QUANT_FRAGMENTS_EIGHT, QUANT_FRAGMENTS_FIVE, QUANT_FRAGMENTS_FOUR, QUANT_FRAGMENTS_IQ4,
+    QUANT_FRAGMENTS_MXFP4, QUANT_FRAGMENTS_SIX, QUANT_FRAGMENTS_THREE, QUANT_FRAGMENTS_TWO,
+    QUANT_GROUP_SCALES, QUANT_HALF_MINIMA, QUANT_HALF_SCALES, QUANT_IN_ORDER, QUANT_INPUT_1, QUANT_INPUT_4,
+    QUANT_IQ4, QUANT_MXFP4, QUANT_NORMED_F16, QUANT_NORMED_F32, QUANT_OUTPUT_1, QUANT_OUTPUT_4, QUANT_ROWS,
+    QUANT_ROWS_IN_COLUMNS, QUANT_ROWS_NORMED, QUANT_SIGNED_SUPER_SCALES, QUANT_SIX, QUANT_SUPER_SCALES,
+    QUANT_THREE, QUANT_TWO, QUANT_U4, QUANT_U4_ZEROS, QUANT_WEIGHTS, QUANT_ZERO_0, QUANT_ZERO_4,
+    QUANT_ZERO_8, QUANT_ZERO_16, QUANT_ZERO_32, RESULTS_IN_REGISTERS, RESULTS_STAGED,
 };
 
 /// The files of a format, and more.
 macro_rules! with_format {
     ($format:expr, [$($more:ident),*]) => {
         match $format {
-            QuantFormat::Q8_0 => &[QUANT_Q8_0, QUANT_BLOCK_SCALES, $($more),*],
-            QuantFormat::Q4_0 => &[QUANT_Q4_0, QUANT_LOW, QUANT_BLOCK_SCALES, $($more),*],
+            QuantFormat::Q8_0 => &[QUANT_EIGHT, QUANT_BLOCK_SCALES, QUANT_ZERO_0, $($more),*],
+            QuantFormat::Q4_0 => &[QUANT_FOUR, QUANT_BLOCK_SCALES, QUANT_ZERO_8, $($more),*],
+            QuantFormat::Q4_1 => &[QUANT_FOUR, QUANT_BLOCK_MINIMA, $($more),*],
+            QuantFormat::Q5_0 => &[QUANT_FIVE, QUANT_BLOCK_SCALES, QUANT_ZERO_16, $($more),*],
+            QuantFormat::Q5_1 => &[QUANT_FIVE, QUANT_BLOCK_MINIMA, $($more),*],
+            QuantFormat::IQ4_NL => &[QUANT_IQ4, QUANT_BLOCK_SCALES, QUANT_ZERO_0, $($more),*],
+            QuantFormat::IQ4_XS => &[QUANT_IQ4, QUANT_SIGNED_SUPER_SCALES, $($more),*],
             QuantFormat::Mxfp4 => &[QUANT_MXFP4, $($more),*],
-            QuantFormat::Q4_K => &[QUANT_LOW, QUANT_SUPER_SCALES, $($more),*],
-            QuantFormat::Q5_K => &[QUANT_Q5_K, QUANT_SUPER_SCALES, $($more),*],
-            QuantFormat::Q6_K => &[QUANT_Q6_K, $($more),*],
+            QuantFormat::Q2_K => &[QUANT_TWO, QUANT_HALF_MINIMA, $($more),*],
+            QuantFormat::Q3_K => &[QUANT_THREE, QUANT_HALF_SCALES, QUANT_ZERO_4, $($more),*],
+            QuantFormat::Q4_K => &[QUANT_FOUR, QUANT_SUPER_SCALES, $($more),*],
+            QuantFormat::Q5_K => &[QUANT_FIVE, QUANT_SUPER_SCALES, $($more),*],
+            QuantFormat::Q6_K => &[QUANT_SIX, QUANT_HALF_SCALES, QUANT_ZERO_32, $($more),*],
             QuantFormat::U4 { zero_points: true, .. } => {
-                &[QUANT_U4_ZEROS, QUANT_LOW, QUANT_GROUP_SCALES, $($more),*]
+                &[QUANT_U4_ZEROS, QUANT_FOUR, QUANT_GROUP_SCALES, $($more),*]
             }
             QuantFormat::U4 { zero_points: false, .. } => {
-                &[QUANT_U4, QUANT_LOW, QUANT_GROUP_SCALES, $($more),*]
+                &[QUANT_U4, QUANT_FOUR, QUANT_GROUP_SCALES, $($more),*]
             }
             // Refused before: the contract may grow.
             _ => &[],
@@ -70,12 +80,16 @@ pub(super) const fn int8_libs(format: QuantFormat, half: bool) -> &'static [Lib]
             }
         };
     }
-    match format {
-        QuantFormat::Q8_0 => with_results!(QUANT_BYTES_Q8_0),
-        QuantFormat::Mxfp4 => with_results!(QUANT_BYTES_MXFP4),
-        QuantFormat::Q5_K => with_results!(QUANT_BYTES_Q5_K),
-        QuantFormat::Q6_K => with_results!(QUANT_BYTES_Q6_K),
-        _ => with_results!(QUANT_BYTES_LOW),
+    match format.code() {
+        QuantCode::Three => with_results!(QUANT_BYTES_THREE),
+        QuantCode::Four => with_results!(QUANT_BYTES_FOUR),
+        QuantCode::Five => with_results!(QUANT_BYTES_FIVE),
+        QuantCode::Six => with_results!(QUANT_BYTES_SIX),
+        QuantCode::Eight => with_results!(QUANT_BYTES_EIGHT),
+        QuantCode::E2m1 => with_results!(QUANT_BYTES_MXFP4),
+        QuantCode::Iq4 => with_results!(QUANT_BYTES_IQ4),
+        // Formats of two bits have minima of half blocks, for which the kernel has no sums.
+        _ => &[],
     }
 }
 
@@ -121,12 +135,16 @@ pub(super) const fn fragment_libs(
             }
         };
     }
-    match format {
-        QuantFormat::Q8_0 => with_results!(QUANT_FRAGMENTS_Q8_0),
-        QuantFormat::Mxfp4 => with_results!(QUANT_FRAGMENTS_MXFP4, QUANT_IN_ORDER),
-        QuantFormat::Q5_K => with_results!(QUANT_FRAGMENTS_Q5_K, QUANT_IN_ORDER),
-        QuantFormat::Q6_K => with_results!(QUANT_FRAGMENTS_Q6_K, QUANT_IN_ORDER),
-        _ => with_results!(QUANT_FRAGMENTS_LOW, QUANT_IN_ORDER),
+    match format.code() {
+        QuantCode::Two => with_results!(QUANT_FRAGMENTS_TWO, QUANT_IN_ORDER),
+        QuantCode::Three => with_results!(QUANT_FRAGMENTS_THREE, QUANT_IN_ORDER),
+        QuantCode::Four => with_results!(QUANT_FRAGMENTS_FOUR, QUANT_IN_ORDER),
+        QuantCode::Five => with_results!(QUANT_FRAGMENTS_FIVE, QUANT_IN_ORDER),
+        QuantCode::Six => with_results!(QUANT_FRAGMENTS_SIX, QUANT_IN_ORDER),
+        QuantCode::Eight => with_results!(QUANT_FRAGMENTS_EIGHT),
+        QuantCode::E2m1 => with_results!(QUANT_FRAGMENTS_MXFP4, QUANT_IN_ORDER),
+        QuantCode::Iq4 => with_results!(QUANT_FRAGMENTS_IQ4, QUANT_IN_ORDER),
+        _ => &[],
     }
 }
 
@@ -145,20 +163,28 @@ pub(super) const fn tile_libs(format: QuantFormat, half: bool) -> &'static [Lib]
             }
         };
     }
-    match format {
-        QuantFormat::Q8_0 => with_results!(QUANT_FRAGMENTS_Q8_0),
-        QuantFormat::Q5_K => with_results!(QUANT_FRAGMENTS_Q5_K),
-        _ => with_results!(QUANT_FRAGMENTS_LOW),
+    match format.code() {
+        QuantCode::Four => with_results!(QUANT_FRAGMENTS_FOUR),
+        QuantCode::Five => with_results!(QUANT_FRAGMENTS_FIVE),
+        QuantCode::Eight => with_results!(QUANT_FRAGMENTS_EIGHT),
+        QuantCode::Iq4 => with_results!(QUANT_FRAGMENTS_IQ4),
+        // Formats with a fourth plane have no such kernel.
+        _ => &[],
     }
 }
 
 /// What reads the weights and makes numbers of f16 of them.
 pub(super) const fn weight_libs(format: QuantFormat) -> &'static [Lib] {
-    match format {
-        QuantFormat::Q8_0 => with_format!(format, [QUANT_FRAGMENTS_Q8_0, QUANT_WEIGHTS]),
-        QuantFormat::Q5_K => with_format!(format, [QUANT_FRAGMENTS_Q5_K, QUANT_WEIGHTS]),
-        QuantFormat::Q6_K => with_format!(format, [QUANT_FRAGMENTS_Q6_K, QUANT_WEIGHTS]),
-        _ => with_format!(format, [QUANT_FRAGMENTS_LOW, QUANT_WEIGHTS]),
+    match format.code() {
+        QuantCode::Two => with_format!(format, [QUANT_FRAGMENTS_TWO, QUANT_WEIGHTS]),
+        QuantCode::Three => with_format!(format, [QUANT_FRAGMENTS_THREE, QUANT_WEIGHTS]),
+        QuantCode::Four => with_format!(format, [QUANT_FRAGMENTS_FOUR, QUANT_WEIGHTS]),
+        QuantCode::Five => with_format!(format, [QUANT_FRAGMENTS_FIVE, QUANT_WEIGHTS]),
+        QuantCode::Six => with_format!(format, [QUANT_FRAGMENTS_SIX, QUANT_WEIGHTS]),
+        QuantCode::Eight => with_format!(format, [QUANT_FRAGMENTS_EIGHT, QUANT_WEIGHTS]),
+        QuantCode::Iq4 => with_format!(format, [QUANT_FRAGMENTS_IQ4, QUANT_WEIGHTS]),
+        // The weights of Mxfp4 may be beyond f16.
+        _ => &[],
     }
 }
 
@@ -170,5 +196,5 @@ pub(super) const fn fits_half(format: QuantFormat) -> bool {
 
 /// Whether the scales of a format are f16 and its weights have no minimum.
 pub(super) const fn has_half_scales(format: QuantFormat) -> bool {
-    !matches!(format, QuantFormat::Q4_K | QuantFormat::Q5_K | QuantFormat::Q6_K)
+    matches!(format.scale_kind(), ScaleKind::Block | ScaleKind::Group)
 }

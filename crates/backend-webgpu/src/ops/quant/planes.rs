@@ -1,6 +1,6 @@
 //! What kernels see of a quantised matrix.
 
-use backend_api::quant::{QuantFormat, QuantLayout, QuantPlane};
+use backend_api::quant::{QuantFormat, QuantLayout, QuantPlane, ScaleKind};
 use backend_api::{BackendError, BackendResult, DType};
 
 use super::formats::kinds;
@@ -195,9 +195,9 @@ pub(super) fn is_bindable(ctx: &OpContext, layout: &QuantLayout) -> bool {
 
 /// Bytes of the scales that a kernel reads at once, the `ScaleWords` of the format's helper file.
 const fn scale_bytes(format: QuantFormat) -> usize {
-    match format {
-        QuantFormat::Q4_K | QuantFormat::Q5_K => 16,
-        QuantFormat::Q8_0 | QuantFormat::Q4_0 | QuantFormat::Q6_K => 8,
+    match format.scale_kind() {
+        ScaleKind::BlockMin | ScaleKind::SuperBlock => 16,
+        ScaleKind::Block | ScaleKind::SuperBlockSigned | ScaleKind::HalfBlock | ScaleKind::HalfBlockMin => 8,
         _ => 4,
     }
 }

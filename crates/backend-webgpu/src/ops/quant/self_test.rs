@@ -1,7 +1,7 @@
 //! Whether a variant on cooperative matrices makes right products with a quantised matrix on this device.
 
 use backend_api::desc::{Matrix, QuantMatmulDesc, QuantMatrix};
-use backend_api::quant::{QuantFormat, QuantLayout, QuantPlane, dequantize};
+use backend_api::quant::{QuantFormat, QuantLayout, QuantPlane, ScaleKind, dequantize};
 use backend_api::{BackendResult, DType};
 
 use super::operands::Operands;
@@ -51,19 +51,26 @@ fn planes_of_integers(layout: &QuantLayout) -> Vec<u8> {
     let (scales, extra) = (places(layout.scales), places(layout.extra));
     // Of 1 and 2, the lower byte is 0.
     let scale = |at: usize| if at.is_multiple_of(2) { 0 } else { [0x3c, 0x40][usize::from(random(at) & 1)] };
-    let byte = |at: usize| match layout.format {
-        QuantFormat::Q4_K | QuantFormat::Q5_K if scales.contains(&at) => {
+    let byte = |at: usize| match layout.format.scale_kind() {
+        ScaleKind::SuperBlock if scales.contains(&at) => {
             if (at - scales.start) % 16 < 4 {
                 scale(at)
             } else {
                 random(at) & 3
             }
         }
+        // Scales from 0 to 3, 32 less than their six bits.
+        ScaleKind::SuperBlockSigned if scales.contains(&at) => match (at - scales.start) % 8 {
+            0 | 1 => scale(at),
+            2 | 3 => 0b1010_1010,
+            _ => random(at) & 0x33,
+        },
         // 2^(e − 128).
-        QuantFormat::Mxfp4 if scales.contains(&at) => 128 + (random(at) & 1),
-        QuantFormat::Q6_K if scales.contains(&at) => random(at) & 3,
-        QuantFormat::Q6_K if extra.contains(&at) => scale(at),
-        QuantFormat::U4 { .. } if extra.contains(&at) => random(at) & 15,
+        ScaleKind::Exponent if scales.contains(&at) => 128 + (random(at) & 1),
+        ScaleKind::HalfBlock if scales.contains(&at) => random(at) & 3,
+        ScaleKind::HalfBlockMin if scales.contains(&at) => random(at) & 0x33,
+        ScaleKind::HalfBlock | ScaleKind::HalfBlockMin if extra.contains(&at) => scale(at),
+        ScaleKind::Group if extra.contains(&at) => random(at) & 15,
         _ if scales.contains(&at) => scale(at),
         _ => random(at),
     };

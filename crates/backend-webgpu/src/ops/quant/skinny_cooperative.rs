@@ -1,7 +1,7 @@
 //! quant/skinny_cooperative: products of few rows of f16 on tensor cores.
 
 use backend_api::desc::{QuantMatmulDesc, QuantMatrix};
-use backend_api::quant::{QuantFormat, QuantLayout, UNIT};
+use backend_api::quant::{QuantFormat, QuantLayout, ScaleKind, UNIT};
 use backend_api::{Activation, BackendResult, DType, Gate};
 
 use super::append::AppendParams;
@@ -103,9 +103,8 @@ const MOST_PREPARED: usize = 4;
 /// Whether the halves of a format's blocks have scales of their own.
 const fn has_half_blocks(format: QuantFormat) -> bool {
     match format {
-        QuantFormat::Q6_K => true,
         QuantFormat::U4 { group, .. } => group < 32,
-        _ => false,
+        _ => format.scale_kind().has_halves(),
     }
 }
 
@@ -233,8 +232,8 @@ impl Tile {
     /// Whether tile after tile with rows normalised once is faster than an operation for them all and a workgroup for each
     /// tile: not where scales have to be unpacked for each row.
     fn is_fast(self, format: QuantFormat) -> bool {
-        let unpacks_scales = match format {
-            QuantFormat::Q4_0 | QuantFormat::Q8_0 | QuantFormat::Mxfp4 | QuantFormat::U4 { .. } => false,
+        let unpacks_scales = match format.scale_kind() {
+            ScaleKind::Block | ScaleKind::BlockMin | ScaleKind::Exponent | ScaleKind::Group => false,
             _ => self.rows > 1 || has_half_blocks(format),
         };
         !(self.persistent && unpacks_scales)

@@ -21,6 +21,11 @@ pub(crate) fn may_be_half(format: QuantFormat, a: DType, rows: usize) -> bool {
     a == DType::F16 && rows > 32 && format != QuantFormat::Mxfp4
 }
 
+/// Whether integer weights of a format, whose scales are 1, are whole numbers of f16: not above 2048.
+pub(crate) fn fit_half(format: QuantFormat) -> bool {
+    !matches!(format, QuantFormat::Q6_K | QuantFormat::IQ4_XS)
+}
+
 /// What rounding to f16 changes, relative to a normal number, and of a subnormal one.
 const HALF_F16: f64 = 1.0 / 2048.0;
 const SUBNORMAL_F16: f64 = 1.0 / (1u64 << 24) as f64;

@@ -91,8 +91,10 @@ impl Weights {
         let mut blocks: Vec<u8> =
             (0..rows * columns / elements * size).map(|_| rng.next_u64() as u8).collect();
         let places: &[usize] = match format {
+            QuantFormat::Q2_K => &[80, 82],
+            QuantFormat::Q3_K => &[108],
             QuantFormat::Q6_K => &[208],
-            QuantFormat::Q4_K | QuantFormat::Q5_K => &[0, 2],
+            QuantFormat::Q4_1 | QuantFormat::Q5_1 | QuantFormat::Q4_K | QuantFormat::Q5_K => &[0, 2],
             _ => &[0],
         };
         // Weights of 2⁻⁴⁸ and less, or of 2¹⁷ and more.
@@ -109,7 +111,7 @@ impl Weights {
         Self::of_blocks(format, rows, columns, blocks)
     }
 
-    /// Weights of Q8_0 or Q4_0 that are 1, but for the last block of each row, whose scale is infinite.
+    /// Weights of Q8_0, Q4_0 or IQ4_NL that are positive, all alike, but for the last block of each row, whose scale is infinite.
     pub(crate) fn ending_in_infinity(format: QuantFormat, rows: usize, columns: usize) -> Self {
         let (elements, size) = (format.block_elements(), format.block_bytes().unwrap_or(1));
         let one = if format == QuantFormat::Q8_0 { 1 } else { 0x99 };
@@ -175,6 +177,11 @@ fn half_at(bytes: &[u8], at: usize) -> f64 {
     f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f64()
 }
 
+/// The values of IQ4_NL and IQ4_XS.
+const IQ4: [f64; 16] = [
+    -127.0, -104.0, -83.0, -65.0, -49.0, -35.0, -22.0, -10.0, 1.0, 13.0, 25.0, 38.0, 53.0, 69.0, 89.0, 113.0,
+];
+
 /// Weight `i` of a GGUF block, and the magnitudes that make it up.
 fn weight(format: QuantFormat, block: &[u8], i: usize) -> (f64, f64) {
     let d = half_at(block, 0);
@@ -186,18 +193,42 @@ fn weight(format: QuantFormat, block: &[u8], i: usize) -> (f64, f64) {
         } else {
             [s[t + 4] & 15 | (s[t - 4] >> 6) << 4, s[t + 4] >> 4 | (s[t] >> 6) << 4]
         };
-        let (scaled, min) = (d * f64::from(sc) * f64::from(q), half_at(block, 2) * f64::from(m));
-        // A device subtracts in f32.
-        (f64::from((scaled - min) as f32), scaled.abs() + min.abs())
+        less_min(d * f64::from(sc) * f64::from(q), half_at(block, 2) * f64::from(m))
     };
+    let value = |x: f64| (x, x.abs());
     let centred =
         |scale: f64, q: u8, zero: f64| (scale * (f64::from(q) - zero), scale.abs() * (f64::from(q) + zero));
     match format {
-        QuantFormat::Q8_0 => {
-            let value = d * f64::from(block[2 + i] as i8);
-            (value, value.abs())
-        }
+        QuantFormat::Q8_0 => value(d * f64::from(block[2 + i] as i8)),
         QuantFormat::Q4_0 => centred(d, low(2 + i % 16, i / 16), 8.0),
+        QuantFormat::Q4_1 => less_min(d * f64::from(low(4 + i % 16, i / 16)), -half_at(block, 2)),
+        QuantFormat::Q5_0 => {
+            let fifth = block[2 + i / 8] >> (i % 8) & 1;
+            centred(d, low(6 + i % 16, i / 16) | fifth << 4, 16.0)
+        }
+        QuantFormat::Q5_1 => {
+            let fifth = block[4 + i / 8] >> (i % 8) & 1;
+            less_min(d * f64::from(low(8 + i % 16, i / 16) | fifth << 4), -half_at(block, 2))
+        }
+        QuantFormat::IQ4_NL => value(d * IQ4[usize::from(low(2 + i % 16, i / 16))]),
+        QuantFormat::IQ4_XS => {
+            let t = i / 32;
+            let sc = low(4 + t / 2, t % 2) | (block[2 + t / 4] >> (t % 4 * 2) & 3) << 4;
+            value(d * (f64::from(sc) - 32.0) * IQ4[usize::from(low(8 + 16 * t + i % 16, i % 32 / 16))])
+        }
+        QuantFormat::Q2_K => {
+            let (d, dmin) = (half_at(block, 80), half_at(block, 82));
+            let q = block[16 + i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
+            let [sc, m] = [low(i / 16, 0), low(i / 16, 1)].map(f64::from);
+            less_min(d * sc * f64::from(q), dmin * m)
+        }
+        QuantFormat::Q3_K => {
+            let t = i / 16;
+            let sc = low(96 + t % 8, t / 8) | (block[104 + t % 4] >> (t / 4 * 2) & 3) << 4;
+            let third = block[i % 32] >> (i / 32) & 1;
+            let q = block[32 + i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3 | third << 2;
+            centred(half_at(block, 108) * (f64::from(sc) - 32.0), q, 4.0)
+        }
         QuantFormat::Mxfp4 => {
             let code = low(1 + i % 16, i / 16);
             let (exponent, mantissa) = (code >> 1 & 3, f64::from(code & 1));
@@ -221,4 +252,9 @@ fn weight(format: QuantFormat, block: &[u8], i: usize) -> (f64, f64) {
             centred(half_at(block, 208) * f64::from(block[192 + i / 16] as i8), q, 32.0)
         }
     }
+}
+
+/// A weight less a minimum, which a device subtracts in f32, and both magnitudes.
+fn less_min(scaled: f64, min: f64) -> (f64, f64) {
+    (f64::from((scaled - min) as f32), scaled.abs() + min.abs())
 }

@@ -1,7 +1,7 @@
 //! Operations on quantised matrices.
 
 use backend_api::desc::{DequantizeDesc, QuantGatherDesc, QuantMatmulDesc, QuantMatrix};
-use backend_api::quant::{QuantFormat, QuantPlane, dequantize as weights_of};
+use backend_api::quant::{QuantPlane, ScaleKind, dequantize as weights_of};
 use backend_api::{Activation, BackendResult, DType, MathMode};
 use half::f16;
 
@@ -30,17 +30,21 @@ impl Weights {
         weights_of(format, rows, columns, &planes, &mut weights)?;
         let whole = |x: f32| (x.fract() == 0.0 && x.abs() <= EXACT as f32).then_some(x as i64);
         // The largest of everything that lies where f16 scales do, and of the integers of a block.
-        let (plane, factor) = match format {
-            QuantFormat::Q8_0 => (layout.scales, 128.0),
-            QuantFormat::Q4_0 => (layout.scales, 15.0 + 8.0),
-            QuantFormat::Mxfp4 => (layout.scales, 12.0),
-            QuantFormat::Q4_K | QuantFormat::Q5_K => (layout.scales, 63.0 * 31.0 + 63.0),
-            QuantFormat::Q6_K => (layout.extra, 128.0 * (63.0 + 32.0)),
+        let (plane, factor) = match format.scale_kind() {
+            ScaleKind::Block | ScaleKind::Exponent => (layout.scales, 128.0),
+            // The minimum is of a scale's size.
+            ScaleKind::BlockMin => (layout.scales, 31.0 + 1.0),
+            ScaleKind::SuperBlock => (layout.scales, 63.0 * 31.0 + 63.0),
+            ScaleKind::SuperBlockSigned => (layout.scales, 32.0 * 127.0),
+            ScaleKind::HalfBlock => (layout.extra, 128.0 * (63.0 + 32.0)),
+            ScaleKind::HalfBlockMin => (layout.extra, 15.0 * 3.0 + 15.0),
             _ => (layout.scales, 15.0 + 255.0),
         };
-        let scale = match format {
-            QuantFormat::Mxfp4 => largest_power(&planes, plane, rows),
-            _ => largest(&planes, plane, rows, matches!(format, QuantFormat::Q4_K | QuantFormat::Q5_K)),
+        let scale = match format.scale_kind() {
+            ScaleKind::Exponent => largest_power(&planes, plane, rows),
+            ScaleKind::SuperBlock => largest(&planes, plane, rows, Some((8, 2))),
+            ScaleKind::SuperBlockSigned => largest(&planes, plane, rows, Some((4, 1))),
+            _ => largest(&planes, plane, rows, None),
         };
         let numbers = weights.into_iter().map(whole).collect();
         Ok(Some(Self { numbers, columns, magnitude: scale * factor }))
@@ -51,12 +55,13 @@ impl Weights {
     }
 }
 
-/// The largest magnitude of the f16 numbers of a plane, where they are packed only of the first two of eight.
-fn largest(planes: &[u8], plane: QuantPlane, rows: usize, packed: bool) -> f64 {
+/// The largest magnitude of the f16 numbers of a plane: of all, or of each so many those that come first.
+fn largest(planes: &[u8], plane: QuantPlane, rows: usize, packed: Option<(usize, usize)>) -> f64 {
     let scales = planes[plane.offset..plane.offset + rows * plane.row_bytes].as_chunks::<2>().0;
     let magnitude = |&bytes: &[u8; 2]| f16::from_le_bytes(bytes).to_f64().abs();
     let largest = |all: f64, x: f64| if x.is_finite() { all.max(x) } else { f64::INFINITY };
-    let scales = scales.iter().enumerate().filter(|(i, _)| !packed || i % 8 < 2);
+    let is_scale = |i: usize| packed.is_none_or(|(each, first)| i % each < first);
+    let scales = scales.iter().enumerate().filter(|&(i, _)| is_scale(i));
     scales.map(|(_, bytes)| magnitude(bytes)).fold(0.0, largest)
 }
 

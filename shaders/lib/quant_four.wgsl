@@ -1,4 +1,4 @@
-// The quants of formats of four bits.
+// Quants of four bits.
 //
 // needs: lib/quant_nibbles, quants, params with the planes
 

@@ -1,6 +1,6 @@
-// The quants of Q5_K as numbers for fragments, exact in f16.
+// Quants of five bits as numbers for fragments, exact in f16.
 //
-// needs: lib/quant_q5_k, lib/quant_halves
+// needs: lib/quant_five, lib/quant_halves
 
 // The fifth bits of a word's pairs of weights, the first of each pair in the lower half.
 fn fifth_bits(q: Quants, block: u32) -> u32 {

@@ -1,8 +1,6 @@
-// Units of Q6_K.
+// Quants of six bits.
 //
-// needs: lib/quant_nibbles, quants, high, scales, extra, params with the planes
-
-const HAS_MIN = false;
+// needs: lib/quant_nibbles, quants, high, params with the planes
 
 // The low nibbles of the words j of the four blocks of a unit, and their upper two bits, 16 bits for each
 // block.
@@ -23,24 +21,4 @@ fn eight(q: Quants, block: u32) -> Eight {
   let lo = first_nibbles(word) | (((bits >> vec4<u32>(0u, 2u, 4u, 6u)) & vec4<u32>(3u)) << vec4<u32>(4u));
   let hi = last_nibbles(word) | (((bits >> vec4<u32>(8u, 10u, 12u, 14u)) & vec4<u32>(3u)) << vec4<u32>(4u));
   return Eight(vec4<f32>(lo), vec4<f32>(hi));
-}
-
-alias ScaleWords = vec2<u32>;
-
-// The i8 scales of the eight half blocks of a unit, and the f16 scale of its super-block.
-struct Scales {
-  words: vec2<u32>,
-  d: f32,
-}
-
-fn load_scales(row: u32, unit: u32) -> Scales {
-  let d = extra[params.extra + row * params.extra_row + unit / 4u];
-  let words = scales[params.scales + row * params.scales_row + unit];
-  return Scales(words, half_of(unpack2x16float(d), unit / 2u));
-}
-
-fn scale_of(s: Scales, block: u32, j: u32) -> Scale {
-  let byte = s.words[block / 2u] >> (16u * (block & 1u) + 8u * (j / 2u));
-  let sc = (bitcast<i32>(byte) << 24u) >> 24u;
-  return Scale(s.d * f32(sc), 32.0, 0.0);
 }

@@ -1,6 +1,6 @@
-// The quants of Q5_K as bytes.
+// Quants of five bits as bytes.
 //
-// needs: lib/quant_q5_k
+// needs: lib/quant_five
 
 const HAS_OFFSET = true;
 

@@ -1,6 +1,6 @@
-// The quants of Q8_0 as numbers for fragments, exact in f16.
+// Quants of eight bits as numbers for fragments, exact in f16.
 //
-// needs: lib/quant_q8_0, lib/quant_halves
+// needs: lib/quant_eight, lib/quant_halves
 
 fn words_of(q: Quants, block: u32) -> vec2<u32> {
   let two = select(q.first, q.last, block >= 2u);

@@ -1,6 +1,6 @@
-// The quants of Q6_K as bytes, less their zero point: sums of half blocks aren't there for it.
+// Quants of six bits as bytes, less their zero point: sums of half blocks aren't there for it.
 //
-// needs: lib/quant_q6_k
+// needs: lib/quant_six
 
 const HAS_OFFSET = false;
 

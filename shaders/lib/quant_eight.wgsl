@@ -1,8 +1,6 @@
-// Units of Q8_0.
+// Quants of eight bits, with a sign.
 //
-// needs: lib/quant_block_scales, quants, params with the planes
-
-const HAS_MIN = false;
+// needs: lib/quant_nibbles, quants, params with the planes
 
 // The words j of the four blocks of a unit, each of eight bytes: those of two blocks side by side.
 struct Quants {
@@ -31,8 +29,4 @@ fn eight(q: Quants, block: u32) -> Eight {
   let two = select(q.first, q.last, block >= 2u);
   let words = select(two.xy, two.zw, (block & 1u) == 1u);
   return Eight(signed_bytes(words.x), signed_bytes(words.y));
-}
-
-fn scale_of(s: Scales, block: u32, j: u32) -> Scale {
-  return Scale(half_of(unpack2x16float(s.words[block / 2u]), block), 0.0, 0.0);
 }

@@ -1,6 +1,6 @@
-// The quants of Q8_0 as bytes.
+// Quants of eight bits as bytes.
 //
-// needs: lib/quant_q8_0
+// needs: lib/quant_eight
 
 const HAS_OFFSET = false;
 

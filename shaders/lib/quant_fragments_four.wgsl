@@ -1,6 +1,6 @@
-// The quants of formats of four bits as numbers for fragments, exact in f16.
+// Quants of four bits as numbers for fragments, exact in f16.
 //
-// needs: lib/quant_low, lib/quant_halves
+// needs: lib/quant_four, lib/quant_halves
 
 // The first four quants of a word less a zero point, and the last four.
 fn first_quants(q: Quants, block: u32, zero: f32) -> vec4<f16> {

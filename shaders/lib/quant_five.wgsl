@@ -1,6 +1,6 @@
-// Units of Q5_K.
+// Quants of five bits.
 //
-// needs: lib/quant_super_scales, quants, high, params with the planes
+// needs: lib/quant_nibbles, quants, high, params with the planes
 
 // The low nibbles of the words j of the four blocks of a unit, and their fifth bits, a byte for each block.
 struct Quants {

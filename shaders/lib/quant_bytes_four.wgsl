@@ -1,6 +1,6 @@
-// The quants of formats of four bits as bytes.
+// Quants of four bits as bytes.
 //
-// needs: lib/quant_low
+// needs: lib/quant_four
 
 const HAS_OFFSET = true;
 

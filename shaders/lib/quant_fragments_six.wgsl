@@ -1,6 +1,6 @@
-// The quants of Q6_K as numbers for fragments, exact in f16.
+// Quants of six bits as numbers for fragments, exact in f16.
 //
-// needs: lib/quant_q6_k, lib/quant_halves
+// needs: lib/quant_six, lib/quant_halves
 
 // The upper bits of a word's pairs of weights, the first of each pair in the lower half.
 fn upper_bits(q: Quants, block: u32) -> u32 {

@@ -1,0 +1,14 @@
+// Quants of two bits as numbers for fragments, exact in f16.
+//
+// needs: lib/quant_two, lib/quant_halves
+
+// The first four quants of a word less a zero point, and the last four.
+fn first_quants(q: Quants, block: u32, zero: f32) -> vec4<f16> {
+  let word = q.words[block];
+  return less(word & 0x00030003u, (word << 2u) & 0x00300030u, f16(zero));
+}
+
+fn last_quants(q: Quants, block: u32, zero: f32) -> vec4<f16> {
+  let word = q.words[block];
+  return less((word >> 4u) & 0x00030003u, (word >> 2u) & 0x00300030u, f16(zero));
+}

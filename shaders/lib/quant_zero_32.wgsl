@@ -1,0 +1,3 @@
+// The zero point 32 of all quants.
+
+const ZERO: f32 = 32.0;

@@ -1,0 +1,3 @@
+// The zero point 4 of all quants.
+
+const ZERO: f32 = 4.0;
