@@ -7,11 +7,13 @@
 mod experts;
 mod keys;
 mod rope;
+mod scales;
 
 pub use experts::ExpertConfig;
 use keys::Keys;
 pub(crate) use rope::FACTORS;
 pub use rope::{RopeConfig, RopeScaling};
+use scales::Scales;
 
 use crate::gguf::{Gguf, Metadata, Value};
 use crate::{Error, Result};
@@ -38,6 +40,8 @@ pub enum Architecture {
     Phi3,
     /// gpt-oss: experts with biases and a clamped gate, attention sinks, every other layer with a window.
     GptOss,
+    /// Granite 3 and dense models of Granite 4: factors of embeddings, scores, blocks and logits.
+    Granite,
 }
 
 impl Architecture {
@@ -54,10 +58,11 @@ impl Architecture {
             Self::Gemma3 => "gemma3",
             Self::Phi3 => "phi3",
             Self::GptOss => "gpt-oss",
+            Self::Granite => "granite",
         }
     }
 
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 10] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -67,6 +72,7 @@ impl Architecture {
         Self::Gemma3,
         Self::Phi3,
         Self::GptOss,
+        Self::Granite,
     ];
 
     /// What a file says that it is, if that is known.
@@ -83,6 +89,11 @@ impl Architecture {
     /// Whether each layer normalises queries and keys.
     pub(crate) const fn has_head_norms(self) -> bool {
         matches!(self, Self::Qwen3 | Self::Qwen3Moe | Self::Gemma3)
+    }
+
+    /// Whether the weights of the architecture's files are permuted, so that the elements of a rotated pair are neighbours.
+    const fn has_neighbouring_pairs(self) -> bool {
+        matches!(self, Self::Llama | Self::Granite)
     }
 
     const fn is_gemma(self) -> bool {
@@ -139,6 +150,10 @@ pub struct Config {
     pub logit_softcap: f64,
     /// Factor of the embeddings.
     pub embedding_scale: f64,
+    /// Factor of what a block adds to the residual stream.
+    pub residual_scale: f64,
+    /// Divides the logits.
+    pub logit_divisor: f64,
     /// How many keys layers with a window see.
     pub window: Option<usize>,
     /// Rotations of layers that see all keys, and of those with a window.
@@ -178,10 +193,25 @@ impl Config {
         let layers = keys.size("block_count")?;
         let causal = keys.flag("attention.causal")?.unwrap_or(true);
         keys.require("attention.causal", causal, true, causal)?;
+        // Where Granite has no rotation, its files say that it wasn't trained with one.
+        let rotates = keys.flag("rope.scaling.finetuned")?.unwrap_or(true);
+        keys.require(
+            "rope.scaling.finetuned",
+            rotates || architecture != Architecture::Granite,
+            true,
+            rotates,
+        )?;
         let is_gemma = architecture.is_gemma();
         // The largest of either family scales by hidden / heads, all others by the length of a head.
         let large = matches!((architecture, layers), (Architecture::Gemma2, 46) | (Architecture::Gemma3, 62));
         let scaled_by = if large { hidden as f64 / heads as f64 } else { head_dim as f64 };
+        let scales = Scales {
+            embedding: if is_gemma { (hidden as f64).sqrt() } else { 1.0 },
+            attention: scaled_by.sqrt().recip(),
+            residual: 1.0,
+            logit_divisor: 1.0,
+        };
+        let scales = Scales::new(&keys, architecture, scales)?;
         let softcap = |key, default| keys.number_or(key, default);
         let gemma2 = architecture == Architecture::Gemma2;
         Ok(Self {
@@ -196,10 +226,12 @@ impl Config {
             experts: ExpertConfig::new(&keys, architecture, intermediate)?,
             vocabulary: vocabulary(file, hidden)?,
             rms_eps: keys.number("attention.layer_norm_rms_epsilon")?,
-            attention_scale: scaled_by.sqrt().recip(),
+            attention_scale: scales.attention,
             attention_softcap: softcap("attn_logit_softcapping", if gemma2 { 50.0 } else { 0.0 })?,
             logit_softcap: softcap("final_logit_softcapping", if gemma2 { 30.0 } else { 0.0 })?,
-            embedding_scale: if is_gemma { (hidden as f64).sqrt() } else { 1.0 },
+            embedding_scale: scales.embedding,
+            residual_scale: scales.residual,
+            logit_divisor: scales.logit_divisor,
             window: window(&keys, architecture, layers)?,
             rope: RopeConfig::new(&keys, file, architecture, head_dim)?,
         })

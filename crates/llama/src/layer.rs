@@ -83,27 +83,35 @@ impl Layer {
         if is_gpt_oss {
             GPT_OSS_TENSORS.iter().try_for_each(|part| loader.require(&name(part)))?;
         }
+        // A factor of what is normalised afterwards would be none, so that a file with both is refused.
+        let post_norm = |loader: &mut Loader<'_>, part: &str| match config.residual_scale {
+            1.0 => loader.f32_vector_if(config.architecture.has_post_norms(), &norm(part), hidden),
+            _ => Ok(None),
+        };
         // gpt-oss calls the norm between attention and experts what others call a norm of attention's output.
         let (attention_post_norm, ffn_norm) = if is_gpt_oss {
             (None, "post_attention_norm")
         } else {
-            let required = config.architecture.has_post_norms();
-            (loader.f32_vector_if(required, &norm("post_attention_norm"), hidden)?, "ffn_norm")
+            (post_norm(loader, "post_attention_norm")?, "ffn_norm")
         };
         let feed_forward = FeedForward::load(loader, config, index)?;
         // What experts add isn't normalised, so that a file with such a norm is refused.
         let ffn_post_norm = match &feed_forward {
             FeedForward::Experts(_) => None,
-            FeedForward::Dense(_) => {
-                loader.f32_vector_if(config.architecture.has_post_norms(), &norm("post_ffw_norm"), hidden)?
-            }
+            FeedForward::Dense(_) => post_norm(loader, "post_ffw_norm")?,
         };
         Ok(Self {
             index,
             attention_norm: loader.f32_vector(&norm("attn_norm"), hidden)?,
             projections: Projections::load(loader, config, index)?,
             sinks: loader.f32_vector_if(false, &norm("attn_sinks"), config.heads)?,
-            attention_output: Linear::into_residual(loader, &name("attn_output"), hidden, query)?,
+            attention_output: Linear::into_residual(
+                loader,
+                &name("attn_output"),
+                hidden,
+                query,
+                config.residual_scale,
+            )?,
             attention_post_norm,
             ffn_norm: loader.f32_vector(&norm(ffn_norm), hidden)?,
             feed_forward,

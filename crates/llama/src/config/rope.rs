@@ -88,8 +88,11 @@ impl RopeConfig {
         keys.require(key, window_base > 0.0, "more than 0", window_base)?;
         keys.require(key, gemma3 || window_base == base, base, window_base)?;
         Ok(Self {
-            // The weights of llama files are permuted for neighbouring pairs.
-            style: if architecture == Architecture::Llama { RopeStyle::Interleaved } else { RopeStyle::Half },
+            style: if architecture.has_neighbouring_pairs() {
+                RopeStyle::Interleaved
+            } else {
+                RopeStyle::Half
+            },
             dim,
             base,
             window_base: gemma3.then_some(window_base),

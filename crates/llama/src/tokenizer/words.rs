@@ -27,6 +27,8 @@ pub(super) enum Words {
     /// GPT-2's, with digits one by one.
     SmolLm,
     Llama3,
+    /// Llama 3's, of vocabularies with merges for all of their tokens.
+    Dbrx,
     Qwen2,
     Tekken,
     Gpt4o,
@@ -37,15 +39,16 @@ impl Words {
         let value = metadata.get(KEY).ok_or_else(|| Error::MissingKey { key: KEY.to_owned() })?;
         match value.text() {
             Some("gpt-2" | "gpt2") => Ok(Self::Gpt2),
-            Some("smollm") => Ok(Self::SmolLm),
+            Some("smollm" | "refact") => Ok(Self::SmolLm),
             Some("llama-bpe" | "llama3" | "llama-v3") => Ok(Self::Llama3),
+            Some("dbrx") => Ok(Self::Dbrx),
             Some("qwen2" | "deepseek-r1-qwen") => Ok(Self::Qwen2),
             Some("tekken") => Ok(Self::Tekken),
             Some("gpt-4o") => Ok(Self::Gpt4o),
             // Among them "default", which stands for words that the file's converter didn't know.
             other => {
                 let got = other.map_or_else(|| format!("{value:?}"), str::to_owned);
-                Err(Error::value(KEY, "gpt-2, smollm, llama-bpe, qwen2, tekken or gpt-4o", got))
+                Err(Error::value(KEY, "gpt-2, smollm, refact, llama-bpe, dbrx, qwen2, tekken or gpt-4o", got))
             }
         }
     }
@@ -67,7 +70,7 @@ impl Words {
             Self::SmolLm => {
                 return Ok(Sequence::new(vec![Digits::new(true).into(), bytes(true).into()]).into());
             }
-            Self::Llama3 => LLAMA3,
+            Self::Llama3 | Self::Dbrx => LLAMA3,
             Self::Qwen2 => QWEN2,
             Self::Tekken => TEKKEN,
             Self::Gpt4o => GPT4O,
@@ -100,6 +103,7 @@ mod tests {
             (Words::Gpt2, "camelCase|ĠISN|'|T|Ġ12345|!|Ċ|/|x|Ġ|Ġy|'s"),
             (Words::SmolLm, "camelCase|ĠISN|'|T|Ġ|1|2|3|4|5|!|Ċ|/|x|Ġ|Ġy|'s"),
             (Words::Llama3, "camelCase|ĠISN|'T|Ġ|123|45|!Ċ|/x|Ġ|Ġy|'s"),
+            (Words::Dbrx, "camelCase|ĠISN|'T|Ġ|123|45|!Ċ|/x|Ġ|Ġy|'s"),
             (Words::Qwen2, "camelCase|ĠISN|'T|Ġ|1|2|3|4|5|!Ċ|/x|Ġ|Ġy|'s"),
             (Words::Tekken, "camel|Case|ĠISN|'T|Ġ|1|2|3|4|5|!Ċ/|x|Ġ|Ġy|'s"),
             (Words::Gpt4o, "camel|Case|ĠISN'T|Ġ|123|45|!Ċ/|x|Ġ|Ġy's"),
@@ -131,7 +135,9 @@ mod tests {
             }
             Words::of(Gguf::parse(&file).unwrap().metadata())
         };
-        assert_eq!(of(Some("gpt-2")).unwrap(), Words::Gpt2);
+        for (name, expected) in [("gpt-2", Words::Gpt2), ("refact", Words::SmolLm), ("dbrx", Words::Dbrx)] {
+            assert_eq!(of(Some(name)).unwrap(), expected);
+        }
         assert!(matches!(of(None), Err(Error::MissingKey { key }) if key == KEY));
         let error = of(Some("default")).unwrap_err().to_string();
         assert!(error.contains("tokenizer.ggml.pre is default"), "{error}");

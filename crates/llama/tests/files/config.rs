@@ -157,3 +157,39 @@ fn other_patterns_of_windows_and_of_attention_are_refused() {
     let linear = [("rope.scaling.type", 4, &1u32.to_le_bytes()[..]), ("rope.scaling.factor", 6, &four[..])];
     assert!(!config("llama", &linear));
 }
+
+#[test]
+fn factors_of_granite_are_those_of_the_file() {
+    let of = |architecture: &str, more: &[(&str, f32)]| {
+        let more: Vec<_> = more.iter().map(|(key, number)| (*key, number.to_le_bytes())).collect();
+        let more: Vec<_> = more.iter().map(|(key, number)| (*key, 6, &number[..])).collect();
+        let bytes = with(architecture, &more);
+        Config::from_gguf(&Gguf::parse(&bytes).unwrap()).map(|config| {
+            [config.embedding_scale, config.attention_scale, config.residual_scale, config.logit_divisor]
+        })
+    };
+    let refused = |architecture: &str, more: &[(&str, f32)]| match of(architecture, more) {
+        Err(Error::Value { key, .. } | Error::MissingKey { key }) => key,
+        other => panic!("{other:?}"),
+    };
+    let (all, logits) = (
+        [("embedding_scale", 12.0), ("attention.scale", 0.5), ("residual_scale", 0.25), ("logit_scale", 8.0)],
+        ("logit_scale", 8.0),
+    );
+    assert_eq!(of("granite", &all).unwrap(), [12.0, 0.5, 0.25, 8.0]);
+    // Heads of 16.
+    assert_eq!(of("granite", &[logits]).unwrap(), [1.0, 0.25, 1.0, 8.0]);
+    assert_eq!(refused("granite", &[]), "granite.logit_scale");
+    for (name, scale) in all {
+        for wrong in [0.0, -1.0, f32::NAN, f32::INFINITY, 1e-40, 3e38] {
+            let more = if name == logits.0 { vec![(name, wrong)] } else { vec![logits, (name, wrong)] };
+            assert_eq!(refused("granite", &more), format!("granite.{name}"), "{wrong}");
+        }
+        // Others have their own.
+        assert_eq!(refused("llama", &[(name, scale)]), format!("llama.{name}"));
+    }
+    assert_eq!(
+        of("llama", &[("attention.scale", 0.25), ("logit_scale", 1.0)]).unwrap(),
+        [1.0, 0.25, 1.0, 1.0]
+    );
+}

@@ -34,6 +34,12 @@ pub(crate) struct Recipe {
     pub(crate) softcaps: [f64; 2],
     pub(crate) gelu: bool,
     pub(crate) embedding_scale: f64,
+    /// Of scores, in place of the inverse root of the length of a head.
+    pub(crate) attention_scale: Option<f64>,
+    /// Of what a block adds.
+    pub(crate) residual_scale: f64,
+    /// Divides the logits.
+    pub(crate) logit_scale: f64,
     pub(crate) biases: bool,
     /// Also of attention's output.
     pub(crate) output_biases: bool,
@@ -101,7 +107,7 @@ pub(crate) fn log_probabilities(recipe: &Recipe, weights: &Weights, tokens: &[u3
             if r.post_norms {
                 update = norm(&update, w(&name("post_attention_norm")));
             }
-            add(x, &update);
+            add_scaled(x, &update, r.residual_scale);
         }
         for x in &mut rows {
             let before = if r.architecture == "gpt-oss" { "post_attention_norm" } else { "ffn_norm" };
@@ -121,13 +127,15 @@ pub(crate) fn log_probabilities(recipe: &Recipe, weights: &Weights, tokens: &[u3
             if r.post_norms {
                 update = norm(&update, w(&name("post_ffw_norm")));
             }
-            add(x, &update);
+            add_scaled(x, &update, r.residual_scale);
         }
     }
     let output = if r.tied { w("token_embd") } else { w("output") };
     let logits = rows.iter().map(|x| product(output, &norm(x, w("output_norm"))));
     logits
-        .map(|logits| log_softmax(&logits.iter().map(|&x| cap(x, r.softcaps[1])).collect::<Vec<_>>()))
+        .map(|logits| {
+            log_softmax(&logits.iter().map(|&x| cap(x / r.logit_scale, r.softcaps[1])).collect::<Vec<_>>())
+        })
         .collect()
 }
 
@@ -194,6 +202,7 @@ fn attention(r: &Recipe, weights: &Weights, layer: usize, rows: &[Vec<f64>]) -> 
         y
     };
     let window = (r.window)(layer);
+    let scale = r.attention_scale.unwrap_or((r.head_dim as f64).sqrt().recip());
     let finish = |mut y: Vec<f64>, norm_name: &str, position: usize| {
         for head in y.chunks_mut(r.head_dim) {
             if r.qk_norm {
@@ -224,7 +233,7 @@ fn attention(r: &Recipe, weights: &Weights, layer: usize, rows: &[Vec<f64>]) -> 
             let shared = head / (r.heads / r.kv_heads) * r.head_dim;
             let scores: Vec<f64> = keys[first..]
                 .iter()
-                .map(|k| cap(dot(q, &k[shared..][..r.head_dim]) / (r.head_dim as f64).sqrt(), r.softcaps[0]))
+                .map(|k| cap(dot(q, &k[shared..][..r.head_dim]) * scale, r.softcaps[0]))
                 .collect();
             let mut sum = vec![0.0; r.head_dim];
             // The sink's weight multiplies nothing.
@@ -277,6 +286,10 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 /// `W · x` for W with rows as long as x.
 fn product(matrix: &[f64], x: &[f64]) -> Vec<f64> {
     matrix.chunks(x.len()).map(|row| dot(row, x)).collect()
+}
+
+fn add_scaled(x: &mut [f64], y: &[f64], scale: f64) {
+    x.iter_mut().zip(y).for_each(|(x, y)| *x += scale * y);
 }
 
 fn add(x: &mut [f64], y: &[f64]) {

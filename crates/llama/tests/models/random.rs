@@ -36,6 +36,9 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
         softcaps: [0.0, 0.0],
         gelu: false,
         embedding_scale: 1.0,
+        attention_scale: None,
+        residual_scale: 1.0,
+        logit_scale: 1.0,
         biases: false,
         output_biases: false,
         sinks: false,
@@ -102,6 +105,16 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
             yarn: Some(Yarn { factor: 32.0, original: 512 }),
             window: |layer| (layer % 2 == 0).then_some(WINDOW),
             experts: Some(Experts { count: 9, used: 4, clamped: true, ..experts }),
+            ..base
+        },
+        "granite" => Recipe {
+            interleaved: true,
+            tied: true,
+            output_biases: true,
+            embedding_scale: 12.0,
+            attention_scale: Some(0.3),
+            residual_scale: 0.22,
+            logit_scale: 3.0,
             ..base
         },
         "phi3" => Recipe { fused: true, rotary_dim: hidden / 8, ..base },
@@ -236,6 +249,17 @@ impl Made {
             writer.set(key("rope.scaling.type"), Value::Text("yarn".to_owned()));
             writer.set(key("rope.scaling.factor"), Value::F32(yarn.factor as f32));
             writer.set(key("rope.scaling.original_context_length"), Value::U32(yarn.original as u32));
+        }
+        let is_granite = r.architecture == "granite";
+        for (name, scale) in [
+            ("embedding_scale", is_granite.then_some(r.embedding_scale)),
+            ("attention.scale", r.attention_scale),
+            ("residual_scale", is_granite.then_some(r.residual_scale)),
+            ("logit_scale", is_granite.then_some(r.logit_scale)),
+        ] {
+            if let Some(scale) = scale {
+                writer.set(key(name), Value::F32(scale as f32));
+            }
         }
         if let Some(experts) = r.experts {
             let Experts { count, used, inner, shared, scale, .. } = experts;
