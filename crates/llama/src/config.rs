@@ -42,6 +42,8 @@ pub enum Architecture {
     GptOss,
     /// Granite 3 and dense models of Granite 4: factors of embeddings, scores, blocks and logits.
     Granite,
+    /// SmolLM 3: no rotation in every fourth layer.
+    SmolLm3,
 }
 
 impl Architecture {
@@ -59,10 +61,11 @@ impl Architecture {
             Self::Phi3 => "phi3",
             Self::GptOss => "gpt-oss",
             Self::Granite => "granite",
+            Self::SmolLm3 => "smollm3",
         }
     }
 
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 11] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -73,6 +76,7 @@ impl Architecture {
         Self::Phi3,
         Self::GptOss,
         Self::Granite,
+        Self::SmolLm3,
     ];
 
     /// What a file says that it is, if that is known.
@@ -93,7 +97,7 @@ impl Architecture {
 
     /// Whether the weights of the architecture's files are permuted, so that the elements of a rotated pair are neighbours.
     const fn has_neighbouring_pairs(self) -> bool {
-        matches!(self, Self::Llama | Self::Granite)
+        matches!(self, Self::Llama | Self::Granite | Self::SmolLm3)
     }
 
     const fn is_gemma(self) -> bool {
@@ -193,14 +197,6 @@ impl Config {
         let layers = keys.size("block_count")?;
         let causal = keys.flag("attention.causal")?.unwrap_or(true);
         keys.require("attention.causal", causal, true, causal)?;
-        // Where Granite has no rotation, its files say that it wasn't trained with one.
-        let rotates = keys.flag("rope.scaling.finetuned")?.unwrap_or(true);
-        keys.require(
-            "rope.scaling.finetuned",
-            rotates || architecture != Architecture::Granite,
-            true,
-            rotates,
-        )?;
         let is_gemma = architecture.is_gemma();
         // The largest of either family scales by hidden / heads, all others by the length of a head.
         let large = matches!((architecture, layers), (Architecture::Gemma2, 46) | (Architecture::Gemma3, 62));

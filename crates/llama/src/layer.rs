@@ -71,6 +71,20 @@ pub(crate) struct Rotations {
     pub(crate) global: [Buffer; 2],
     /// Tables of layers with a window, where they differ.
     pub(crate) window: Option<[Buffer; 2]>,
+    /// Tables of layers without a rotation, `[1, rotary_dim/2]` ones and zeros, if there are such layers.
+    pub(crate) none: Option<[Buffer; 2]>,
+}
+
+impl Rotations {
+    /// The tables of layer `index`.
+    fn of(&self, config: &Config, index: usize) -> RopeTables {
+        let window = self.window.as_ref().filter(|_| config.window_of(index).is_some());
+        // All positions have a table's last row where they are beyond it.
+        let none = self.none.as_ref().filter(|_| !config.rope.rotates(index)).map(|none| (none, 1));
+        let (tables, rows) = none.unwrap_or((window.unwrap_or(&self.global), self.positions));
+        let [cos, sin] = tables.each_ref().map(Buffer::ptr);
+        RopeTables { cos, sin, max_position: rows }
+    }
 }
 
 impl Layer {
@@ -200,9 +214,7 @@ impl Layer {
     /// Rotates queries and keys by their positions, and appends keys and values to the cache.
     fn rotate_and_append(&self, pass: &Pass<'_>) -> BackendResult<()> {
         let Pass { backend, config, activations: a, rotations, cache, .. } = *pass;
-        let own = rotations.window.as_ref().filter(|_| config.window_of(self.index).is_some());
-        let [cos, sin] = own.unwrap_or(&rotations.global).each_ref().map(Buffer::ptr);
-        let tables = RopeTables { cos, sin, max_position: rotations.positions };
+        let tables = rotations.of(config, self.index);
         match cache.rope_append_target(config, self.index, a, &pass.placement).filter(|_| a.is_stacked) {
             Some(target) => {
                 let shape = RopeAppendShape {
@@ -219,7 +231,9 @@ impl Layer {
                 backend.rope_append(&desc.with_style(self.style(config)).with_rotary_dim(config.rope.dim))
             }
             None => {
-                self.rotate(pass, tables)?;
+                if config.rope.rotates(self.index) {
+                    self.rotate(pass, tables)?;
+                }
                 cache.append(backend, config, self.index, a, &pass.placement)
             }
         }

@@ -162,7 +162,16 @@ impl Session {
             Ok([Buffer::from_slice(backend, &cos)?, Buffer::from_slice(backend, &sin)?])
         };
         let window = config.rope.window_base.is_some().then(|| upload(true)).transpose()?;
-        let rotations = Rotations { positions: context, global: upload(false)?, window };
+        // A rotation by nothing, so that such a layer has the kernels of the others.
+        let pairs = config.rope.dim / 2;
+        let identity = || -> BackendResult<[Buffer; 2]> {
+            Ok([
+                Buffer::from_slice(backend, &vec![1.0f32; pairs])?,
+                Buffer::from_slice(backend, &vec![0.0f32; pairs])?,
+            ])
+        };
+        let none = config.rope.no_rope_interval.map(|_| identity()).transpose()?;
+        let rotations = Rotations { positions: context, global: upload(false)?, window, none };
         let model = Arc::clone(model);
         Ok(Self { model, cache, rotations, lengths: vec![0; sequences], activations: None, decoder: None })
     }

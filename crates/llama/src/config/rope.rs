@@ -59,6 +59,8 @@ pub struct RopeConfig {
     pub window_base: Option<f64>,
     /// Scaling in all other layers.
     pub scaling: RopeScaling,
+    /// Of how many layers in a row the last one isn't rotated (NoPE, Kazemnejad et al. 2023), if there are such layers.
+    pub no_rope_interval: Option<usize>,
 }
 
 impl RopeConfig {
@@ -87,6 +89,14 @@ impl RopeConfig {
         let window_base = keys.number_or(key, if gemma3 { DEFAULT_BASE } else { base })?;
         keys.require(key, window_base > 0.0, "more than 0", window_base)?;
         keys.require(key, gemma3 || window_base == base, base, window_base)?;
+        let no_rope_interval = match architecture {
+            // Files of a model that isn't rotated say that it wasn't trained to be.
+            Architecture::Granite => {
+                keys.flag("rope.scaling.finetuned")?.is_some_and(|rotates| !rotates).then_some(1)
+            }
+            Architecture::SmolLm3 => Some(4),
+            _ => None,
+        };
         Ok(Self {
             style: if architecture.has_neighbouring_pairs() {
                 RopeStyle::Interleaved
@@ -97,7 +107,14 @@ impl RopeConfig {
             base,
             window_base: gemma3.then_some(window_base),
             scaling: scaling(keys, file, architecture, (dim, base))?,
+            no_rope_interval,
         })
+    }
+
+    /// Whether queries and keys of layer `index` are rotated.
+    #[must_use]
+    pub fn rotates(&self, index: usize) -> bool {
+        self.no_rope_interval.is_none_or(|interval| !(index + 1).is_multiple_of(interval))
     }
 
     /// Cosines and sines, each `[positions, dim/2]`, of layers with or without a window, in a cache of so many
@@ -259,7 +276,14 @@ mod tests {
     fn long_factors_are_those_of_contexts_beyond_the_original() {
         let scaling =
             RopeScaling::Long { short: vec![1.0, 2.0], long: vec![4.0, 8.0], original: 10, magnitude: 1.25 };
-        let rope = RopeConfig { style: RopeStyle::Half, dim: 4, base: 100.0, window_base: None, scaling };
+        let rope = RopeConfig {
+            style: RopeStyle::Half,
+            dim: 4,
+            base: 100.0,
+            window_base: None,
+            scaling,
+            no_rope_interval: None,
+        };
         for (positions, factors) in [(10, [1.0, 2.0]), (11, [4.0, 8.0])] {
             let (cosines, sines) = rope.tables(positions, false);
             assert_eq!((cosines.len(), sines.len()), (2 * positions, 2 * positions));

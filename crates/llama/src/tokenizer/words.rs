@@ -41,14 +41,18 @@ impl Words {
             Some("gpt-2" | "gpt2") => Ok(Self::Gpt2),
             Some("smollm" | "refact") => Ok(Self::SmolLm),
             Some("llama-bpe" | "llama3" | "llama-v3") => Ok(Self::Llama3),
-            Some("dbrx") => Ok(Self::Dbrx),
+            Some("dbrx" | "smaug-bpe") => Ok(Self::Dbrx),
             Some("qwen2" | "deepseek-r1-qwen") => Ok(Self::Qwen2),
             Some("tekken") => Ok(Self::Tekken),
             Some("gpt-4o") => Ok(Self::Gpt4o),
             // Among them "default", which stands for words that the file's converter didn't know.
             other => {
                 let got = other.map_or_else(|| format!("{value:?}"), str::to_owned);
-                Err(Error::value(KEY, "gpt-2, smollm, refact, llama-bpe, dbrx, qwen2, tekken or gpt-4o", got))
+                Err(Error::value(
+                    KEY,
+                    "gpt-2, smollm, refact, llama-bpe, dbrx, smaug-bpe, qwen2, tekken or gpt-4o",
+                    got,
+                ))
             }
         }
     }
@@ -135,7 +139,12 @@ mod tests {
             }
             Words::of(Gguf::parse(&file).unwrap().metadata())
         };
-        for (name, expected) in [("gpt-2", Words::Gpt2), ("refact", Words::SmolLm), ("dbrx", Words::Dbrx)] {
+        for (name, expected) in [
+            ("gpt-2", Words::Gpt2),
+            ("refact", Words::SmolLm),
+            ("dbrx", Words::Dbrx),
+            ("smaug-bpe", Words::Dbrx),
+        ] {
             assert_eq!(of(Some(name)).unwrap(), expected);
         }
         assert!(matches!(of(None), Err(Error::MissingKey { key }) if key == KEY));

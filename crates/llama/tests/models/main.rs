@@ -26,9 +26,21 @@ use random::{RandomModel, recipe};
 /// Of a logarithm of a probability, from the one in f64.
 const TOLERANCE: f64 = 2e-3;
 
-const ARCHITECTURES: [&str; 12] = [
-    "llama", "llama3.1", "mixtral", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "gemma2", "gemma3", "phi3",
-    "gpt-oss", "granite",
+const ARCHITECTURES: [&str; 14] = [
+    "llama",
+    "llama3.1",
+    "mixtral",
+    "qwen2",
+    "qwen2moe",
+    "qwen3",
+    "qwen3moe",
+    "gemma2",
+    "gemma3",
+    "phi3",
+    "gpt-oss",
+    "granite",
+    "granite_nope",
+    "smollm3",
 ];
 
 /// Formats of matrices, with what mixtures have beside them.

@@ -29,6 +29,8 @@ pub(crate) struct Recipe {
     pub(crate) rope_factors: Vec<f32>,
     /// Scaling of rotations in all layers.
     pub(crate) yarn: Option<Yarn>,
+    /// Whether a layer rotates queries and keys, by its index.
+    pub(crate) rotates: fn(usize) -> bool,
     /// Keys that a layer sees, by its index.
     pub(crate) window: fn(usize) -> Option<usize>,
     pub(crate) softcaps: [f64; 2],
@@ -208,7 +210,9 @@ fn attention(r: &Recipe, weights: &Weights, layer: usize, rows: &[Vec<f64>]) -> 
             if r.qk_norm {
                 head.copy_from_slice(&norm(head, w(norm_name)));
             }
-            rotate(r, head, position, window.is_some());
+            if (r.rotates)(layer) {
+                rotate(r, head, position, window.is_some());
+            }
         }
         y
     };

@@ -32,6 +32,7 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
         rope_divisor: 1.0,
         rope_factors: Vec::new(),
         yarn: None,
+        rotates: |_| true,
         window: |_| None,
         softcaps: [0.0, 0.0],
         gelu: false,
@@ -117,6 +118,12 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
             logit_scale: 3.0,
             ..base
         },
+        "granite_nope" => {
+            Recipe { rotates: |_| false, embedding_scale: 1.0, tied: false, ..recipe("granite", hidden) }
+        }
+        "smollm3" => {
+            Recipe { layers: 5, interleaved: true, rope_base: 1e6, rotates: |layer| layer % 4 < 3, ..base }
+        }
         "phi3" => Recipe { fused: true, rotary_dim: hidden / 8, ..base },
         _ => Recipe { interleaved: true, ..base },
     }
@@ -249,6 +256,9 @@ impl Made {
             writer.set(key("rope.scaling.type"), Value::Text("yarn".to_owned()));
             writer.set(key("rope.scaling.factor"), Value::F32(yarn.factor as f32));
             writer.set(key("rope.scaling.original_context_length"), Value::U32(yarn.original as u32));
+        }
+        if !(r.rotates)(0) {
+            writer.set(key("rope.scaling.finetuned"), Value::Bool(false));
         }
         let is_granite = r.architecture == "granite";
         for (name, scale) in [
