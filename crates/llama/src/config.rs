@@ -44,6 +44,9 @@ pub enum Architecture {
     Granite,
     /// SmolLM 3: no rotation in every fourth layer.
     SmolLm3,
+    /// OLMo 2 and 3: norms after each block and not before, and of whole rows of queries and of keys; in OLMo 3 three of four
+    /// layers with a window.
+    Olmo2,
 }
 
 impl Architecture {
@@ -62,10 +65,11 @@ impl Architecture {
             Self::GptOss => "gpt-oss",
             Self::Granite => "granite",
             Self::SmolLm3 => "smollm3",
+            Self::Olmo2 => "olmo2",
         }
     }
 
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -77,6 +81,7 @@ impl Architecture {
         Self::GptOss,
         Self::Granite,
         Self::SmolLm3,
+        Self::Olmo2,
     ];
 
     /// What a file says that it is, if that is known.
@@ -85,14 +90,24 @@ impl Architecture {
         Self::ALL.into_iter().find(|known| known.name() == name)
     }
 
+    /// Whether each layer normalises what attention and its network read.
+    pub(crate) const fn has_pre_norms(self) -> bool {
+        !matches!(self, Self::Olmo2)
+    }
+
     /// Whether each layer normalises what attention and its network add.
     pub(crate) const fn has_post_norms(self) -> bool {
-        self.is_gemma()
+        self.is_gemma() || matches!(self, Self::Olmo2)
     }
 
     /// Whether each layer normalises queries and keys.
-    pub(crate) const fn has_head_norms(self) -> bool {
-        matches!(self, Self::Qwen3 | Self::Qwen3Moe | Self::Gemma3)
+    pub(crate) const fn has_query_norms(self) -> bool {
+        matches!(self, Self::Qwen3 | Self::Qwen3Moe | Self::Gemma3 | Self::Olmo2)
+    }
+
+    /// Whether norms of queries and keys, if a layer has some, are those of each head rather than of all heads of a token.
+    pub(crate) const fn normalises_heads(self) -> bool {
+        !matches!(self, Self::Olmo2)
     }
 
     /// Whether the weights of the architecture's files are permuted, so that the elements of a rotated pair are neighbours.
@@ -108,6 +123,7 @@ impl Architecture {
     const fn window_pattern(self) -> usize {
         match self {
             Self::Gemma2 | Self::GptOss => 2,
+            Self::Olmo2 => 4,
             Self::Gemma3 => 6,
             _ => 1,
         }
@@ -208,6 +224,7 @@ impl Config {
             logit_divisor: 1.0,
         };
         let scales = Scales::new(&keys, architecture, scales)?;
+        let window = window(&keys, architecture, layers)?;
         let softcap = |key, default| keys.number_or(key, default);
         let gemma2 = architecture == Architecture::Gemma2;
         Ok(Self {
@@ -228,8 +245,8 @@ impl Config {
             embedding_scale: scales.embedding,
             residual_scale: scales.residual,
             logit_divisor: scales.logit_divisor,
-            window: window(&keys, architecture, layers)?,
-            rope: RopeConfig::new(&keys, file, architecture, head_dim)?,
+            window,
+            rope: RopeConfig::new(&keys, file, architecture, (head_dim, window.is_some()))?,
         })
     }
 

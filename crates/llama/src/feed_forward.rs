@@ -9,7 +9,7 @@ use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType, Gate, UnaryOp}
 
 use crate::activations::ExpertActivations;
 use crate::config::ExpertConfig;
-use crate::layer::{Pass, normalise};
+use crate::layer::{Pass, input_of_block};
 use crate::linear::{Into, Linear};
 use crate::precision::RESIDUAL;
 use crate::weights::{Loader, Weight};
@@ -123,8 +123,13 @@ impl Network {
         Ok(Self { gate_up, down, inner })
     }
 
-    /// What is inside for the pass's `x`, normalised: packed rows of `activations.inner`.
-    pub(crate) fn forward_inner(&self, pass: &Pass<'_>, norm: &Buffer, gate: Gate) -> BackendResult<Matrix> {
+    /// What is inside for the pass's `x`, normalised if there is a norm: packed rows of `activations.inner`.
+    pub(crate) fn forward_inner(
+        &self,
+        pass: &Pass<'_>,
+        norm: Option<&Buffer>,
+        gate: Gate,
+    ) -> BackendResult<Matrix> {
         self.gate_up.forward_gated(pass, norm, gate, self.inner)?;
         Ok(Matrix::new(pass.activations.inner.ptr(), pass.activations.dtype, self.inner))
     }
@@ -148,15 +153,14 @@ impl Experts {
         Ok(Self { config, router, gate_up, down, shared })
     }
 
-    /// Adds to the pass's `x` what the experts make of it, normalised.
-    pub(crate) fn forward(&self, pass: &Pass<'_>, norm: &Buffer, gate: Gate) -> BackendResult<()> {
+    /// Adds to the pass's `x` what the experts make of it, normalised if there is a norm.
+    pub(crate) fn forward(&self, pass: &Pass<'_>, norm: Option<&Buffer>, gate: Gate) -> BackendResult<()> {
         let Pass { backend, config, activations: a, .. } = *pass;
         // Activations for a model with experts have it.
         let Some(experts) = &a.experts else { return Ok(()) };
         let (rows, hidden) = (a.rows, config.hidden);
         let ExpertConfig { count, used, intermediate, .. } = self.config;
-        normalise(pass, &a.x, norm, rows)?;
-        let normed = a.normed_rows(hidden);
+        let normed = input_of_block(pass, norm)?;
         self.choose(backend, rows, normed, experts)?;
 
         let (inner, x) = (

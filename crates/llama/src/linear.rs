@@ -9,7 +9,7 @@ use backend_api::quant::QuantFormat;
 use backend_api::{BackendResult, BackendTranspose, ComputeBackend, DType, Gate};
 
 use crate::Result;
-use crate::layer::{Pass, normalise};
+use crate::layer::{Pass, input_of_block};
 use crate::precision::RESIDUAL;
 use crate::weights::{Loader, NeighbouringPairs, Storage, Weight};
 
@@ -152,13 +152,18 @@ impl Linear {
         matches!(self.parts.as_slice(), [part] if matches!(part.weight.storage, Storage::Quant(_)))
     }
 
-    /// `y = rms_norm(x) · Wᵀ + b` of the pass's `x`.
-    pub(crate) fn forward_normed(&self, pass: &Pass<'_>, norm: &Buffer, y: Matrix) -> BackendResult<()> {
+    /// `y = rms_norm(x) · Wᵀ + b` of the pass's `x`, or without a norm `y = x · Wᵀ + b`.
+    pub(crate) fn forward_normed(
+        &self,
+        pass: &Pass<'_>,
+        norm: Option<&Buffer>,
+        y: Matrix,
+    ) -> BackendResult<()> {
         let (a, hidden) = (pass.activations, pass.config.hidden);
         // Tensor cores normalise such a row in less time than an operation takes. Elsewhere each product has an operation
         // for it.
         let is_cheap = a.rows == 1 && a.dtype == DType::F16 && hidden <= MOST_NORMALISED;
-        if self.parts.len() == 1 || is_cheap {
+        if let Some(norm) = norm.filter(|_| self.parts.len() == 1 || is_cheap) {
             // Queries and keys last, which are rotated next.
             let products: Option<Vec<_>> =
                 self.parts.iter().rev().map(|part| part.normed(pass, norm, y)).collect();
@@ -166,23 +171,33 @@ impl Linear {
                 return products.iter().try_for_each(|desc| pass.backend.quant_matmul(desc));
             }
         }
-        normalise(pass, &a.x, norm, a.rows)?;
-        self.forward(pass.backend, a.rows, a.normed_rows(hidden), y, Into::Assign)
+        let x = input_of_block(pass, norm)?;
+        self.forward(pass.backend, a.rows, x, y, Into::Assign)
     }
 
-    /// The pass's `inner`, packed rows of `inner` numbers: a function of the first half of `rms_norm(x) · Wᵀ + b` times the second.
+    /// The pass's `inner`, packed rows of `inner` numbers: a function of the first half of `rms_norm(x) · Wᵀ + b`, or without a
+    /// norm of `x · Wᵀ + b`, times the second.
     pub(crate) fn forward_gated(
         &self,
         pass: &Pass<'_>,
-        norm: &Buffer,
+        norm: Option<&Buffer>,
         gate: Gate,
         inner: usize,
     ) -> BackendResult<()> {
         let a = pass.activations;
-        if let [part] = self.parts.as_slice()
-            && let Some(desc) = part.normed(pass, norm, Matrix::new(a.inner.ptr(), a.dtype, inner))
-        {
-            return pass.backend.quant_matmul(&desc.with_gate(gate));
+        if let [part] = self.parts.as_slice() {
+            let y = Matrix::new(a.inner.ptr(), a.dtype, inner);
+            let desc = match (norm, part.weight.storage) {
+                (Some(norm), _) => part.normed(pass, norm, y),
+                (None, Storage::Quant(format)) => {
+                    let x = input_of_block(pass, None)?;
+                    Some(part.weight.quantised(format, a.rows, x, y, part.bias.as_ref()))
+                }
+                (None, Storage::Dense(_)) => None,
+            };
+            if let Some(desc) = desc {
+                return pass.backend.quant_matmul(&desc.with_gate(gate));
+            }
         }
         // Activations for such a product have it.
         let Some(gate_up) = &a.gate_up else { return Ok(()) };

@@ -55,7 +55,7 @@ pub struct RopeConfig {
     pub dim: usize,
     /// Base of the wavelengths.
     pub base: f64,
-    /// Base in layers with a window, which don't scale, where it is another one (Gemma 3).
+    /// Base in layers with a window, if these don't scale (Gemma 3, OLMo 3).
     pub window_base: Option<f64>,
     /// Scaling in all other layers.
     pub scaling: RopeScaling,
@@ -68,7 +68,7 @@ impl RopeConfig {
         keys: &Keys<'_>,
         file: &Gguf<'_>,
         architecture: Architecture,
-        head_dim: usize,
+        (head_dim, has_window): (usize, bool),
     ) -> Result<Self> {
         let dim = keys.size_or("rope.dimension_count", head_dim)?;
         keys.require(
@@ -78,6 +78,7 @@ impl RopeConfig {
             dim,
         )?;
         let gemma3 = architecture == Architecture::Gemma3;
+        let is_window_apart = gemma3 || architecture == Architecture::Olmo2 && has_window;
         let base = if gemma3 {
             // Far from the usual one, so that a file has to say it. Early files from Ollama have another name for it.
             keys.number(keys.either(["rope.freq_base", "rope.global.freq_base"]))?
@@ -88,7 +89,7 @@ impl RopeConfig {
         let key = keys.either(["rope.freq_base_swa", "rope.local.freq_base"]);
         let window_base = keys.number_or(key, if gemma3 { DEFAULT_BASE } else { base })?;
         keys.require(key, window_base > 0.0, "more than 0", window_base)?;
-        keys.require(key, gemma3 || window_base == base, base, window_base)?;
+        keys.require(key, is_window_apart || window_base == base, base, window_base)?;
         let no_rope_interval = match architecture {
             // Files of a model that isn't rotated say that it wasn't trained to be.
             Architecture::Granite => {
@@ -105,7 +106,7 @@ impl RopeConfig {
             },
             dim,
             base,
-            window_base: gemma3.then_some(window_base),
+            window_base: is_window_apart.then_some(window_base),
             scaling: scaling(keys, file, architecture, (dim, base))?,
             no_rope_interval,
         })

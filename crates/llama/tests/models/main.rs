@@ -26,7 +26,7 @@ use random::{RandomModel, recipe};
 /// Of a logarithm of a probability, from the one in f64.
 const TOLERANCE: f64 = 2e-3;
 
-const ARCHITECTURES: [&str; 14] = [
+const ARCHITECTURES: [&str; 16] = [
     "llama",
     "llama3.1",
     "mixtral",
@@ -41,6 +41,8 @@ const ARCHITECTURES: [&str; 14] = [
     "granite",
     "granite_nope",
     "smollm3",
+    "olmo2",
+    "olmo3",
 ];
 
 /// Formats of matrices, with what mixtures have beside them.

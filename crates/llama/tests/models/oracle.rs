@@ -27,7 +27,7 @@ pub(crate) struct Recipe {
     pub(crate) rope_divisor: f64,
     /// Divides frequencies.
     pub(crate) rope_factors: Vec<f32>,
-    /// Scaling of rotations in all layers.
+    /// Scaling of rotations.
     pub(crate) yarn: Option<Yarn>,
     /// Whether a layer rotates queries and keys, by its index.
     pub(crate) rotates: fn(usize) -> bool,
@@ -47,7 +47,11 @@ pub(crate) struct Recipe {
     pub(crate) output_biases: bool,
     /// A score of each head that has no value.
     pub(crate) sinks: bool,
+    /// Of each head of queries and keys.
     pub(crate) qk_norm: bool,
+    /// Of all queries of a token, and of all of its keys.
+    pub(crate) whole_qk_norm: bool,
+    pub(crate) pre_norms: bool,
     pub(crate) post_norms: bool,
     pub(crate) fused: bool,
     pub(crate) tied: bool,
@@ -62,6 +66,10 @@ pub(crate) struct Yarn {
     pub(crate) factor: f64,
     /// Tokens of the context before.
     pub(crate) original: usize,
+    /// The ends of the range are whole pairs.
+    pub(crate) is_rounded: bool,
+    /// Layers with a window are scaled.
+    pub(crate) scales_windows: bool,
 }
 
 /// A mixture of experts.
@@ -99,7 +107,8 @@ pub(crate) fn log_probabilities(recipe: &Recipe, weights: &Weights, tokens: &[u3
         .collect();
     for layer in 0..r.layers {
         let name = |part: &str| format!("blk.{layer}.{part}");
-        let normed: Vec<_> = rows.iter().map(|x| norm(x, w(&name("attn_norm")))).collect();
+        let before = |x: &[f64], part: &str| if r.pre_norms { norm(x, w(&name(part))) } else { x.to_vec() };
+        let normed: Vec<_> = rows.iter().map(|x| before(x, "attn_norm")).collect();
         let attended = attention(r, weights, layer, &normed);
         for (x, attended) in rows.iter_mut().zip(attended) {
             let mut update = product(w(&name("attn_output")), &attended);
@@ -112,8 +121,7 @@ pub(crate) fn log_probabilities(recipe: &Recipe, weights: &Weights, tokens: &[u3
             add_scaled(x, &update, r.residual_scale);
         }
         for x in &mut rows {
-            let before = if r.architecture == "gpt-oss" { "post_attention_norm" } else { "ffn_norm" };
-            let h = norm(x, w(&name(before)));
+            let h = before(x, if r.architecture == "gpt-oss" { "post_attention_norm" } else { "ffn_norm" });
             let mut update = match &r.experts {
                 Some(experts) => mixture(experts, &|part| weights[&name(part)].as_slice(), &h),
                 None => {
@@ -206,6 +214,9 @@ fn attention(r: &Recipe, weights: &Weights, layer: usize, rows: &[Vec<f64>]) -> 
     let window = (r.window)(layer);
     let scale = r.attention_scale.unwrap_or((r.head_dim as f64).sqrt().recip());
     let finish = |mut y: Vec<f64>, norm_name: &str, position: usize| {
+        if r.whole_qk_norm {
+            y = norm(&y, w(norm_name));
+        }
         for head in y.chunks_mut(r.head_dim) {
             if r.qk_norm {
                 head.copy_from_slice(&norm(head, w(norm_name)));
@@ -256,13 +267,14 @@ fn attention(r: &Recipe, weights: &Weights, layer: usize, rows: &[Vec<f64>]) -> 
 
 impl Yarn {
     /// The frequency of a pair, and the factor of what is rotated, by the reference of gpt-oss: with 32 and 1 turns in the
-    /// original context as the ends of the range, which aren't rounded.
+    /// original context as the ends of the range.
     fn scale(self, r: &Recipe, pair: usize, frequency: f64) -> (f64, f64) {
         let half = r.rotary_dim as f64 / 2.0;
         let end = |turns: f64| {
             half * (self.original as f64 / (turns * std::f64::consts::TAU)).ln() / r.rope_base.ln()
         };
         let (low, high) = (end(32.0), end(1.0));
+        let (low, high) = if self.is_rounded { (low.floor(), high.ceil()) } else { (low, high) };
         assert!(0.0 < low && low < high && high < half - 1.0, "{low} to {high} of {half}");
         let mask = 1.0 - ((pair as f64 - low) / (high - low)).clamp(0.0, 1.0);
         (frequency / self.factor * (1.0 - mask) + frequency * mask, 0.1 * self.factor.ln() + 1.0)
@@ -275,7 +287,8 @@ fn rotate(r: &Recipe, head: &mut [f64], position: usize, window: bool) {
     for i in 0..pairs {
         let factor = r.rope_factors.get(i).map_or(1.0, |&factor| f64::from(factor));
         let frequency = base.powf(-2.0 * i as f64 / r.rotary_dim as f64) / factor / divisor;
-        let (frequency, magnitude) = r.yarn.map_or((frequency, 1.0), |yarn| yarn.scale(r, i, frequency));
+        let yarn = r.yarn.filter(|yarn| yarn.scales_windows || !window);
+        let (frequency, magnitude) = yarn.map_or((frequency, 1.0), |yarn| yarn.scale(r, i, frequency));
         let (sine, cosine) = (position as f64 * frequency).sin_cos();
         let (sine, cosine) = (magnitude * sine, magnitude * cosine);
         let (a, b) = if r.interleaved { (2 * i, 2 * i + 1) } else { (i, i + pairs) };

@@ -44,6 +44,8 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
         output_biases: false,
         sinks: false,
         qk_norm: false,
+        whole_qk_norm: false,
+        pre_norms: true,
         post_norms: false,
         fused: false,
         tied: false,
@@ -103,7 +105,7 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
             // Many turns of most pairs in few tokens.
             rope_base: 100.0,
             window_rope_base: 100.0,
-            yarn: Some(Yarn { factor: 32.0, original: 512 }),
+            yarn: Some(Yarn { factor: 32.0, original: 512, is_rounded: false, scales_windows: true }),
             window: |layer| (layer % 2 == 0).then_some(WINDOW),
             experts: Some(Experts { count: 9, used: 4, clamped: true, ..experts }),
             ..base
@@ -117,6 +119,15 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
             residual_scale: 0.22,
             logit_scale: 3.0,
             ..base
+        },
+        "olmo2" => Recipe { pre_norms: false, post_norms: true, whole_qk_norm: true, rope_base: 5e5, ..base },
+        "olmo3" => Recipe {
+            layers: 5,
+            rope_base: 1000.0,
+            window_rope_base: 1000.0,
+            yarn: Some(Yarn { factor: 8.0, original: 512, is_rounded: true, scales_windows: false }),
+            window: |layer| (layer % 4 < 3).then_some(WINDOW),
+            ..recipe("olmo2", hidden)
         },
         "granite_nope" => {
             Recipe { rotates: |_| false, embedding_scale: 1.0, tied: false, ..recipe("granite", hidden) }
@@ -167,11 +178,10 @@ impl RandomModel {
         }
         for layer in 0..r.layers {
             let name = |part: &str| format!("blk.{layer}.{part}");
-            made.vector(&name("attn_norm"), r.hidden)?;
-            if r.architecture == "gpt-oss" {
-                made.vector(&name("post_attention_norm"), r.hidden)?;
-            } else {
-                made.vector(&name("ffn_norm"), r.hidden)?;
+            let after_attention =
+                if r.architecture == "gpt-oss" { "post_attention_norm" } else { "ffn_norm" };
+            for norm in ["attn_norm", after_attention].iter().filter(|_| r.pre_norms) {
+                made.vector(&name(norm), r.hidden)?;
             }
             if r.fused {
                 made.matrix(&name("attn_qkv"), q + 2 * kv, r.hidden, kind, 1.0)?;
@@ -202,6 +212,10 @@ impl RandomModel {
             if r.qk_norm {
                 made.vector(&name("attn_q_norm"), r.head_dim)?;
                 made.vector(&name("attn_k_norm"), r.head_dim)?;
+            }
+            if r.whole_qk_norm {
+                made.vector(&name("attn_q_norm"), q)?;
+                made.vector(&name("attn_k_norm"), kv)?;
             }
             if r.post_norms {
                 made.vector(&name("post_attention_norm"), r.hidden)?;
