@@ -8,12 +8,14 @@ mod experts;
 mod keys;
 mod rope;
 mod scales;
+mod temperature;
 
 pub use experts::ExpertConfig;
 use keys::Keys;
 pub(crate) use rope::FACTORS;
 pub use rope::{RopeConfig, RopeScaling};
 use scales::Scales;
+pub use temperature::AttentionTemperature;
 
 use crate::gguf::{Gguf, Metadata, Value};
 use crate::{Error, Result};
@@ -47,6 +49,8 @@ pub enum Architecture {
     /// OLMo 2 and 3: norms after each block and not before, and of whole rows of queries and of keys; in OLMo 3 three of four
     /// layers with a window.
     Olmo2,
+    /// Ministral 3: attention with a temperature beyond the context before YaRN.
+    Mistral3,
 }
 
 impl Architecture {
@@ -66,10 +70,11 @@ impl Architecture {
             Self::Granite => "granite",
             Self::SmolLm3 => "smollm3",
             Self::Olmo2 => "olmo2",
+            Self::Mistral3 => "mistral3",
         }
     }
 
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 13] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -82,6 +87,7 @@ impl Architecture {
         Self::Granite,
         Self::SmolLm3,
         Self::Olmo2,
+        Self::Mistral3,
     ];
 
     /// What a file says that it is, if that is known.
@@ -112,7 +118,7 @@ impl Architecture {
 
     /// Whether the weights of the architecture's files are permuted, so that the elements of a rotated pair are neighbours.
     const fn has_neighbouring_pairs(self) -> bool {
-        matches!(self, Self::Llama | Self::Granite | Self::SmolLm3)
+        matches!(self, Self::Llama | Self::Granite | Self::SmolLm3 | Self::Mistral3)
     }
 
     const fn is_gemma(self) -> bool {
@@ -164,6 +170,8 @@ pub struct Config {
     pub rms_eps: f64,
     /// Factor of the scores of attention.
     pub attention_scale: f64,
+    /// Growth of the scores of attention with positions, if they grow.
+    pub attention_temperature: Option<AttentionTemperature>,
     /// Bound of the scores of attention; 0 for none.
     pub attention_softcap: f64,
     /// Bound of the logits; 0 for none.
@@ -224,12 +232,13 @@ impl Config {
             logit_divisor: 1.0,
         };
         let scales = Scales::new(&keys, architecture, scales)?;
+        let context_length = keys.size("context_length")?;
         let window = window(&keys, architecture, layers)?;
         let softcap = |key, default| keys.number_or(key, default);
         let gemma2 = architecture == Architecture::Gemma2;
         Ok(Self {
             architecture,
-            context_length: keys.size("context_length")?,
+            context_length,
             hidden,
             layers,
             heads,
@@ -240,6 +249,7 @@ impl Config {
             vocabulary: vocabulary(file, hidden)?,
             rms_eps: keys.number("attention.layer_norm_rms_epsilon")?,
             attention_scale: scales.attention,
+            attention_temperature: AttentionTemperature::new(&keys, architecture, context_length)?,
             attention_softcap: softcap("attn_logit_softcapping", if gemma2 { 50.0 } else { 0.0 })?,
             logit_softcap: softcap("final_logit_softcapping", if gemma2 { 30.0 } else { 0.0 })?,
             embedding_scale: scales.embedding,

@@ -3,8 +3,8 @@
 use std::slice;
 
 use backend_api::desc::{
-    BinaryDesc, CopyDesc, Matrix, RmsNormDesc, RopeAppendDesc, RopeAppendShape, RopeDesc, RopeShape,
-    RopeStyle, RopeTables, TensorDesc,
+    BinaryDesc, CopyDesc, GatherDesc, IndexShape, Matrix, RmsNormDesc, RopeAppendDesc, RopeAppendShape,
+    RopeDesc, RopeShape, RopeStyle, RopeTables, TensorDesc,
 };
 use backend_api::owned::Buffer;
 use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType, Gate};
@@ -73,6 +73,8 @@ pub(crate) struct Rotations {
     pub(crate) window: Option<[Buffer; 2]>,
     /// Tables of layers without a rotation, `[1, rotary_dim/2]` ones and zeros, if there are such layers.
     pub(crate) none: Option<[Buffer; 2]>,
+    /// `[positions]` of the activations' type: factors of queries, if they aren't all 1.
+    pub(crate) query_factors: Option<Buffer>,
 }
 
 impl Rotations {
@@ -175,6 +177,7 @@ impl Layer {
 
         self.projections.forward(pass, self.attention_norm.as_ref())?;
         self.rotate_and_append(pass)?;
+        scale_queries(pass)?;
         let heads = Heads { layer: self.index, sinks: self.sinks.as_ref() };
         pass.cache.attend(backend, config, heads, a, &pass.placement)?;
         let context = packed(&a.context, config.query_width());
@@ -322,6 +325,30 @@ impl Projections {
             }
         }
     }
+}
+
+/// Looks up the factors of the queries of a pass's tokens, if there are such factors.
+pub(crate) fn look_up_query_factors(pass: &Pass<'_>) -> BackendResult<()> {
+    let Pass { backend, activations: a, rotations, .. } = *pass;
+    let Some((table, factors)) = rotations.query_factors.as_ref().zip(a.query_factors.as_ref()) else {
+        return Ok(());
+    };
+    let shape = IndexShape { rows: rotations.positions, columns: 1, count: a.rows };
+    let [table, positions, factors] = [table, &a.positions, factors].map(Buffer::ptr);
+    backend.gather(&GatherDesc::new(a.dtype, table, positions, factors, shape))
+}
+
+/// Multiplies the queries of each token by its factor, if there are such factors.
+fn scale_queries(pass: &Pass<'_>) -> BackendResult<()> {
+    let Pass { backend, config, activations: a, rotations, .. } = *pass;
+    let Some(factors) = a.query_factors.as_ref().filter(|_| rotations.query_factors.is_some()) else {
+        return Ok(());
+    };
+    let [queries, ..] = a.parts;
+    let (shape, strides) = ([a.rows, config.query_width()], [queries.ld, 1]);
+    let queries = TensorDesc::strided(queries.ptr, a.dtype, &shape, &strides).with_offset(queries.offset);
+    let factors = TensorDesc::strided(factors.ptr(), a.dtype, &shape, &[1, 0]);
+    backend.binary_ext(&BinaryDesc::new(BinaryOp::Mul, queries, factors, queries))
 }
 
 /// What a block's products read: rows of the residual stream, normalised if there is a norm, in the type of activations.

@@ -18,6 +18,7 @@ use crate::activations::Activations;
 use crate::cache::{Cache, Placement, Run};
 use crate::layer::{Pass, Rotations};
 use crate::precision::RESIDUAL;
+use crate::weights::upload as upload_as;
 use crate::{Error, Model, Result};
 
 /// Rows of the longest pass: longer texts take several.
@@ -171,7 +172,14 @@ impl Session {
             ])
         };
         let none = config.rope.no_rope_interval.map(|_| identity()).transpose()?;
-        let rotations = Rotations { positions: context, global: upload(false)?, window, none };
+        let query_factors = config.attention_temperature.and_then(|temperature| temperature.factors(context));
+        let query_factors = query_factors.map(|factors| -> Result<Buffer> {
+            let table = Buffer::of(backend, activations, &[context])?;
+            upload_as(&table, activations, &factors)?;
+            Ok(table)
+        });
+        let (global, query_factors) = (upload(false)?, query_factors.transpose()?);
+        let rotations = Rotations { positions: context, global, window, none, query_factors };
         let model = Arc::clone(model);
         Ok(Self { model, cache, rotations, lengths: vec![0; sequences], activations: None, decoder: None })
     }

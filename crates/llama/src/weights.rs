@@ -275,7 +275,8 @@ impl<'a> Loader<'a> {
     }
 }
 
-fn upload(buffer: &Buffer, dtype: DType, numbers: &[f32]) -> Result<()> {
+/// Uploads numbers as a type.
+pub(crate) fn upload(buffer: &Buffer, dtype: DType, numbers: &[f32]) -> Result<()> {
     match dtype {
         DType::F16 => buffer.upload(&dense::halves(numbers))?,
         _ => buffer.upload(numbers)?,

@@ -184,7 +184,8 @@ fn scaling(
         // Its authors round the ends of the range between short and long wavelengths to whole pairs; gpt-oss was trained
         // without that, which files don't say.
         let is_rounded = architecture != Architecture::GptOss;
-        return yarn(keys, (dim, base), magnitude, is_rounded);
+        let is_mistral = architecture == Architecture::Mistral3;
+        return yarn(keys, (dim, base), magnitude, [is_rounded, is_mistral]);
     }
     let is_known = matches!(kind, None | Some("none" | "linear"));
     keys.require("rope.scaling.type", is_known, "none, linear or yarn", text(kind))?;
@@ -205,7 +206,7 @@ fn yarn(
     keys: &Keys<'_>,
     (dim, base): (usize, f64),
     attention_factor: f64,
-    is_rounded: bool,
+    [is_rounded, may_have_divisor]: [bool; 2],
 ) -> Result<RopeScaling> {
     let factor = divisor(keys)?;
     keys.require("rope.scaling.factor", factor >= 1.0, "1 or more", factor)?;
@@ -222,8 +223,11 @@ fn yarn(
     // A negative number stands for the one that the type has.
     let mix = keys.number_or("rope.scaling.yarn_ext_factor", 1.0)?;
     keys.require("rope.scaling.yarn_ext_factor", mix == 1.0 || mix < 0.0, 1, mix)?;
-    let logarithms = keys.number_or("rope.scaling.yarn_log_multiplier", 0.0)?;
-    keys.require("rope.scaling.yarn_log_multiplier", logarithms == 0.0, 0, logarithms)?;
+    // Of the divisor of the magnitude, which DeepSeek's authors call mscale_all_dim.
+    let key = "rope.scaling.yarn_log_multiplier";
+    let logarithms = keys.number_or(key, 0.0)?;
+    keys.require(key, logarithms == 0.0 || may_have_divisor, 0, logarithms)?;
+    keys.require(key, logarithms >= 0.0, "0 or more", logarithms)?;
     // The pair that turns so many times in the original context.
     let pair_of =
         |turns: f64| dim as f64 * (original / (turns * std::f64::consts::TAU)).ln() / (2.0 * base.ln());
@@ -234,7 +238,8 @@ fn yarn(
         let slowed = ((pair as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
         (1.0 - slowed + slowed / factor).recip()
     });
-    let magnitude = attention_factor * more * (1.0 + 0.1 * factor.ln());
+    let magnitude_of = |multiplier: f64| 1.0 + 0.1 * multiplier * factor.ln();
+    let magnitude = attention_factor * more * magnitude_of(1.0) / magnitude_of(logarithms);
     Ok(RopeScaling::Yarn { factors: factors.collect(), magnitude })
 }
 

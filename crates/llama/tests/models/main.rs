@@ -26,7 +26,7 @@ use random::{RandomModel, recipe};
 /// Of a logarithm of a probability, from the one in f64.
 const TOLERANCE: f64 = 2e-3;
 
-const ARCHITECTURES: [&str; 16] = [
+const ARCHITECTURES: [&str; 17] = [
     "llama",
     "llama3.1",
     "mixtral",
@@ -43,6 +43,7 @@ const ARCHITECTURES: [&str; 16] = [
     "smollm3",
     "olmo2",
     "olmo3",
+    "mistral3",
 ];
 
 /// Formats of matrices, with what mixtures have beside them.

@@ -38,6 +38,8 @@ pub(crate) struct Recipe {
     pub(crate) embedding_scale: f64,
     /// Of scores, in place of the inverse root of the length of a head.
     pub(crate) attention_scale: Option<f64>,
+    /// Growth of queries with the logarithm of their position in units of YaRN's original context.
+    pub(crate) temperature: f64,
     /// Of what a block adds.
     pub(crate) residual_scale: f64,
     /// Divides the logits.
@@ -66,6 +68,10 @@ pub(crate) struct Yarn {
     pub(crate) factor: f64,
     /// Tokens of the context before.
     pub(crate) original: usize,
+    /// How often pairs at the ends of the range turn in it.
+    pub(crate) turns: [f64; 2],
+    /// The magnitude is divided by one with this factor of its logarithm.
+    pub(crate) log_multiplier: f64,
     /// The ends of the range are whole pairs.
     pub(crate) is_rounded: bool,
     /// Layers with a window are scaled.
@@ -239,7 +245,9 @@ fn attention(r: &Recipe, weights: &Weights, layer: usize, rows: &[Vec<f64>]) -> 
     };
     let (mut keys, mut values, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
     for (position, x) in rows.iter().enumerate() {
-        let q = finish(projected("attn_q", 0, q_width, x), "attn_q_norm", position);
+        let mut q = finish(projected("attn_q", 0, q_width, x), "attn_q_norm", position);
+        let contexts = r.yarn.map_or(0, |yarn| position / yarn.original);
+        q.iter_mut().for_each(|q| *q *= 1.0 + r.temperature * (1.0 + contexts as f64).ln());
         keys.push(stored(finish(projected("attn_k", q_width, kv_width, x), "attn_k_norm", position)));
         values.push(stored(projected("attn_v", q_width + kv_width, kv_width, x)));
         let first = window.map_or(0, |window| (position + 1).saturating_sub(window));
@@ -266,18 +274,19 @@ fn attention(r: &Recipe, weights: &Weights, layer: usize, rows: &[Vec<f64>]) -> 
 }
 
 impl Yarn {
-    /// The frequency of a pair, and the factor of what is rotated, by the reference of gpt-oss: with 32 and 1 turns in the
-    /// original context as the ends of the range.
+    /// The frequency of a pair, and the factor of what is rotated, by the reference of gpt-oss.
     fn scale(self, r: &Recipe, pair: usize, frequency: f64) -> (f64, f64) {
         let half = r.rotary_dim as f64 / 2.0;
         let end = |turns: f64| {
             half * (self.original as f64 / (turns * std::f64::consts::TAU)).ln() / r.rope_base.ln()
         };
-        let (low, high) = (end(32.0), end(1.0));
+        let (low, high) = (end(self.turns[0]), end(self.turns[1]));
         let (low, high) = if self.is_rounded { (low.floor(), high.ceil()) } else { (low, high) };
         assert!(0.0 < low && low < high && high < half - 1.0, "{low} to {high} of {half}");
         let mask = 1.0 - ((pair as f64 - low) / (high - low)).clamp(0.0, 1.0);
-        (frequency / self.factor * (1.0 - mask) + frequency * mask, 0.1 * self.factor.ln() + 1.0)
+        let magnitude = |multiplier: f64| 0.1 * multiplier * self.factor.ln() + 1.0;
+        let frequency = frequency / self.factor * (1.0 - mask) + frequency * mask;
+        (frequency, magnitude(1.0) / magnitude(self.log_multiplier))
     }
 }
 

@@ -38,6 +38,7 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
         gelu: false,
         embedding_scale: 1.0,
         attention_scale: None,
+        temperature: 0.0,
         residual_scale: 1.0,
         logit_scale: 1.0,
         biases: false,
@@ -61,6 +62,14 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
     };
     let experts =
         Experts { count: 5, used: 2, inner: hidden, shared: 0, normalised: true, scale: 1.0, clamped: false };
+    let yarn = Yarn {
+        factor: 32.0,
+        original: 512,
+        turns: [32.0, 1.0],
+        log_multiplier: 0.0,
+        is_rounded: true,
+        scales_windows: false,
+    };
     match architecture {
         "llama3.1" => {
             let factors = (0..hidden / 8).map(|i| 1.0 + 0.5 * i as f32).collect();
@@ -105,7 +114,7 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
             // Many turns of most pairs in few tokens.
             rope_base: 100.0,
             window_rope_base: 100.0,
-            yarn: Some(Yarn { factor: 32.0, original: 512, is_rounded: false, scales_windows: true }),
+            yarn: Some(Yarn { is_rounded: false, scales_windows: true, ..yarn }),
             window: |layer| (layer % 2 == 0).then_some(WINDOW),
             experts: Some(Experts { count: 9, used: 4, clamped: true, ..experts }),
             ..base
@@ -125,9 +134,17 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
             layers: 5,
             rope_base: 1000.0,
             window_rope_base: 1000.0,
-            yarn: Some(Yarn { factor: 8.0, original: 512, is_rounded: true, scales_windows: false }),
+            yarn: Some(Yarn { factor: 8.0, ..yarn }),
             window: |layer| (layer % 4 < 3).then_some(WINDOW),
             ..recipe("olmo2", hidden)
+        },
+        "mistral3" => Recipe {
+            interleaved: true,
+            rope_base: 1000.0,
+            // A text has three contexts.
+            yarn: Some(Yarn { original: 6, turns: [0.3, 0.02], log_multiplier: 0.5, ..yarn }),
+            temperature: 0.4,
+            ..base
         },
         "granite_nope" => {
             Recipe { rotates: |_| false, embedding_scale: 1.0, tied: false, ..recipe("granite", hidden) }
@@ -270,9 +287,21 @@ impl Made {
             writer.set(key("rope.scaling.type"), Value::Text("yarn".to_owned()));
             writer.set(key("rope.scaling.factor"), Value::F32(yarn.factor as f32));
             writer.set(key("rope.scaling.original_context_length"), Value::U32(yarn.original as u32));
+            for (name, number, usual) in [
+                ("yarn_beta_fast", yarn.turns[0], 32.0),
+                ("yarn_beta_slow", yarn.turns[1], 1.0),
+                ("yarn_log_multiplier", yarn.log_multiplier, 0.0),
+            ] {
+                if number != usual {
+                    writer.set(key(&format!("rope.scaling.{name}")), Value::F32(number as f32));
+                }
+            }
         }
         if !(r.rotates)(0) {
             writer.set(key("rope.scaling.finetuned"), Value::Bool(false));
+        }
+        if r.temperature != 0.0 {
+            writer.set(key("attention.temperature_scale"), Value::F32(r.temperature as f32));
         }
         let is_granite = r.architecture == "granite";
         for (name, scale) in [
