@@ -51,6 +51,12 @@ pub enum Architecture {
     Olmo2,
     /// Ministral 3: attention with a temperature beyond the context before YaRN.
     Mistral3,
+    /// ERNIE 4.5 without experts.
+    Ernie45,
+    /// Seed-OSS: biases of queries, keys and values.
+    SeedOss,
+    /// The first Gemma.
+    Gemma,
 }
 
 impl Architecture {
@@ -71,10 +77,13 @@ impl Architecture {
             Self::SmolLm3 => "smollm3",
             Self::Olmo2 => "olmo2",
             Self::Mistral3 => "mistral3",
+            Self::Ernie45 => "ernie4_5",
+            Self::SeedOss => "seed_oss",
+            Self::Gemma => "gemma",
         }
     }
 
-    const ALL: [Self; 13] = [
+    const ALL: [Self; 16] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -88,6 +97,9 @@ impl Architecture {
         Self::SmolLm3,
         Self::Olmo2,
         Self::Mistral3,
+        Self::Ernie45,
+        Self::SeedOss,
+        Self::Gemma,
     ];
 
     /// What a file says that it is, if that is known.
@@ -103,7 +115,15 @@ impl Architecture {
 
     /// Whether each layer normalises what attention and its network add.
     pub(crate) const fn has_post_norms(self) -> bool {
-        self.is_gemma() || matches!(self, Self::Olmo2)
+        matches!(self, Self::Gemma2 | Self::Gemma3 | Self::Olmo2)
+    }
+
+    /// The norm between attention and its network, which some call one of attention's output.
+    pub(crate) const fn ffn_norm(self) -> &'static str {
+        match self {
+            Self::GptOss | Self::SeedOss => "post_attention_norm",
+            _ => "ffn_norm",
+        }
     }
 
     /// Whether each layer normalises queries and keys.
@@ -118,11 +138,11 @@ impl Architecture {
 
     /// Whether the weights of the architecture's files are permuted, so that the elements of a rotated pair are neighbours.
     const fn has_neighbouring_pairs(self) -> bool {
-        matches!(self, Self::Llama | Self::Granite | Self::SmolLm3 | Self::Mistral3)
+        matches!(self, Self::Llama | Self::Granite | Self::SmolLm3 | Self::Mistral3 | Self::Ernie45)
     }
 
-    const fn is_gemma(self) -> bool {
-        matches!(self, Self::Gemma2 | Self::Gemma3)
+    pub(crate) const fn is_gemma(self) -> bool {
+        matches!(self, Self::Gemma | Self::Gemma2 | Self::Gemma3)
     }
 
     /// Of how many layers in a row the last one sees all keys; 1 where windows, if any, are everywhere.

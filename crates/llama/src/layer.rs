@@ -95,8 +95,7 @@ impl Layer {
         let name = |part: &str| format!("blk.{index}.{part}");
         let norm = |part: &str| format!("blk.{index}.{part}.weight");
         let (hidden, query) = (config.hidden, config.query_width());
-        let is_gpt_oss = config.architecture == Architecture::GptOss;
-        if is_gpt_oss {
+        if config.architecture == Architecture::GptOss {
             GPT_OSS_TENSORS.iter().try_for_each(|part| loader.require(&name(part)))?;
         }
         // A factor of what is normalised afterwards would be none, so that a file with both is refused.
@@ -109,12 +108,9 @@ impl Layer {
         let pre_norm = |loader: &mut Loader<'_>, part: &str| {
             has_pre_norms.then(|| loader.f32_vector(&norm(part), hidden)).transpose()
         };
-        // gpt-oss calls the norm between attention and experts what others call a norm of attention's output.
-        let (attention_post_norm, ffn_norm) = if is_gpt_oss {
-            (None, "post_attention_norm")
-        } else {
-            (post_norm(loader, "post_attention_norm")?, "ffn_norm")
-        };
+        let (ffn_norm, after_attention) = (config.architecture.ffn_norm(), "post_attention_norm");
+        let has_own_name = ffn_norm != after_attention;
+        let attention_post_norm = if has_own_name { post_norm(loader, after_attention)? } else { None };
         let feed_forward = FeedForward::load(loader, config, index)?;
         // What experts add isn't normalised, so that a file with such a norm is refused.
         let ffn_post_norm = match &feed_forward {
@@ -184,7 +180,7 @@ impl Layer {
         self.add(pass, &self.attention_output, context, self.attention_post_norm.as_ref())?;
 
         let gate = match config.architecture {
-            Architecture::Gemma2 | Architecture::Gemma3 => Gate::GegluTanh,
+            architecture if architecture.is_gemma() => Gate::GegluTanh,
             Architecture::GptOss => Gate::SwigluOai,
             _ => Gate::Swiglu,
         };

@@ -16,6 +16,8 @@ const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{
 
 const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
+const SEED: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+";
+
 const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 const GPT4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
@@ -30,6 +32,8 @@ pub(super) enum Words {
     /// Llama 3's, of vocabularies with merges for all of their tokens.
     Dbrx,
     Qwen2,
+    /// Qwen 2's, with ends of lines apart from what is before them.
+    Seed,
     Tekken,
     Gpt4o,
 }
@@ -43,6 +47,7 @@ impl Words {
             Some("llama-bpe" | "llama3" | "llama-v3") => Ok(Self::Llama3),
             Some("dbrx" | "smaug-bpe") => Ok(Self::Dbrx),
             Some("qwen2" | "deepseek-r1-qwen") => Ok(Self::Qwen2),
+            Some("seed-coder") => Ok(Self::Seed),
             Some("tekken") => Ok(Self::Tekken),
             Some("gpt-4o") => Ok(Self::Gpt4o),
             // Among them "default", which stands for words that the file's converter didn't know.
@@ -50,7 +55,7 @@ impl Words {
                 let got = other.map_or_else(|| format!("{value:?}"), str::to_owned);
                 Err(Error::value(
                     KEY,
-                    "gpt-2, smollm, refact, llama-bpe, dbrx, smaug-bpe, qwen2, tekken or gpt-4o",
+                    "gpt-2, smollm, refact, llama-bpe, dbrx, smaug-bpe, qwen2, seed-coder, tekken or gpt-4o",
                     got,
                 ))
             }
@@ -76,6 +81,7 @@ impl Words {
             }
             Self::Llama3 | Self::Dbrx => LLAMA3,
             Self::Qwen2 => QWEN2,
+            Self::Seed => SEED,
             Self::Tekken => TEKKEN,
             Self::Gpt4o => GPT4O,
         };
@@ -109,6 +115,7 @@ mod tests {
             (Words::Llama3, "camelCase|ĠISN|'T|Ġ|123|45|!Ċ|/x|Ġ|Ġy|'s"),
             (Words::Dbrx, "camelCase|ĠISN|'T|Ġ|123|45|!Ċ|/x|Ġ|Ġy|'s"),
             (Words::Qwen2, "camelCase|ĠISN|'T|Ġ|1|2|3|4|5|!Ċ|/x|Ġ|Ġy|'s"),
+            (Words::Seed, "camelCase|ĠISN|'T|Ġ|1|2|3|4|5|!|Ċ|/x|Ġ|Ġy|'s"),
             (Words::Tekken, "camel|Case|ĠISN|'T|Ġ|1|2|3|4|5|!Ċ/|x|Ġ|Ġy|'s"),
             (Words::Gpt4o, "camel|Case|ĠISN'T|Ġ|123|45|!Ċ/|x|Ġ|Ġy's"),
         ] {
@@ -144,6 +151,7 @@ mod tests {
             ("refact", Words::SmolLm),
             ("dbrx", Words::Dbrx),
             ("smaug-bpe", Words::Dbrx),
+            ("seed-coder", Words::Seed),
         ] {
             assert_eq!(of(Some(name)).unwrap(), expected);
         }

@@ -26,7 +26,7 @@ use random::{RandomModel, recipe};
 /// Of a logarithm of a probability, from the one in f64.
 const TOLERANCE: f64 = 2e-3;
 
-const ARCHITECTURES: [&str; 17] = [
+const ARCHITECTURES: [&str; 20] = [
     "llama",
     "llama3.1",
     "mixtral",
@@ -44,6 +44,9 @@ const ARCHITECTURES: [&str; 17] = [
     "olmo2",
     "olmo3",
     "mistral3",
+    "ernie4_5",
+    "seed_oss",
+    "gemma",
 ];
 
 /// Formats of matrices, with what mixtures have beside them.

@@ -54,6 +54,8 @@ pub(crate) struct Recipe {
     /// Of all queries of a token, and of all of its keys.
     pub(crate) whole_qk_norm: bool,
     pub(crate) pre_norms: bool,
+    /// What the norm before the network is called.
+    pub(crate) ffn_norm: &'static str,
     pub(crate) post_norms: bool,
     pub(crate) fused: bool,
     pub(crate) tied: bool,
@@ -127,7 +129,7 @@ pub(crate) fn log_probabilities(recipe: &Recipe, weights: &Weights, tokens: &[u3
             add_scaled(x, &update, r.residual_scale);
         }
         for x in &mut rows {
-            let h = before(x, if r.architecture == "gpt-oss" { "post_attention_norm" } else { "ffn_norm" });
+            let h = before(x, r.ffn_norm);
             let mut update = match &r.experts {
                 Some(experts) => mixture(experts, &|part| weights[&name(part)].as_slice(), &h),
                 None => {

@@ -47,6 +47,7 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
         qk_norm: false,
         whole_qk_norm: false,
         pre_norms: true,
+        ffn_norm: "ffn_norm",
         post_norms: false,
         fused: false,
         tied: false,
@@ -85,6 +86,7 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
         "qwen3" => {
             Recipe { qk_norm: true, rope_base: 1e6, head_dim: hidden / 2, rotary_dim: hidden / 2, ..base }
         }
+        "gemma" => Recipe { post_norms: false, head_dim: hidden / 2, rotary_dim: hidden / 2, ..gemma },
         "gemma2" => {
             Recipe { softcaps: [5.0, 3.0], window: |layer| (layer % 2 == 0).then_some(WINDOW), ..gemma }
         }
@@ -106,6 +108,7 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
             Recipe { qk_norm: true, rope_base: 1e6, experts: Some(experts), ..base }
         }
         "gpt-oss" => Recipe {
+            ffn_norm: "post_attention_norm",
             biases: true,
             output_biases: true,
             sinks: true,
@@ -144,6 +147,15 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
             // A text has three contexts.
             yarn: Some(Yarn { original: 6, turns: [0.3, 0.02], log_multiplier: 0.5, ..yarn }),
             temperature: 0.4,
+            ..base
+        },
+        "ernie4_5" => Recipe { interleaved: true, rope_base: 5e5, ..base },
+        "seed_oss" => Recipe {
+            ffn_norm: "post_attention_norm",
+            biases: true,
+            head_dim: hidden / 2,
+            rotary_dim: hidden / 2,
+            rope_base: 1e6,
             ..base
         },
         "granite_nope" => {
@@ -195,9 +207,7 @@ impl RandomModel {
         }
         for layer in 0..r.layers {
             let name = |part: &str| format!("blk.{layer}.{part}");
-            let after_attention =
-                if r.architecture == "gpt-oss" { "post_attention_norm" } else { "ffn_norm" };
-            for norm in ["attn_norm", after_attention].iter().filter(|_| r.pre_norms) {
+            for norm in ["attn_norm", r.ffn_norm].iter().filter(|_| r.pre_norms) {
                 made.vector(&name(norm), r.hidden)?;
             }
             if r.fused {
