@@ -23,12 +23,12 @@ impl AttentionTemperature {
         let is_known = architecture == Architecture::Mistral3;
         keys.require(key, scale == 0.0 || is_known, 0, scale)?;
         keys.require(key, scale >= 0.0 && (scale as f32).is_finite(), "0 or more", scale)?;
-        let length = keys.size_or("rope.scaling.original_context_length", context)?;
-        // Files that name the length have that of the rotations, which is what is read elsewhere.
+        let length =
+            if is_known { keys.size_or("rope.scaling.original_context_length", context)? } else { 0 };
+        // Files that name the length have that of the rotations, which llama.cpp takes for both.
         let key = "attention.temperature_length";
         let named = keys.optional_size(key)?.unwrap_or(0);
-        let expected = if is_known { length } else { 0 };
-        keys.require(key, named == 0 || named == expected, expected, named)?;
+        keys.require(key, named == 0 || named == length, length, named)?;
         Ok((scale > 0.0).then_some(Self { scale, length }))
     }
 
