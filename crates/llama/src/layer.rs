@@ -3,8 +3,8 @@
 use std::slice;
 
 use backend_api::desc::{
-    BinaryDesc, CopyDesc, GatherDesc, IndexShape, Matrix, RmsNormDesc, RopeAppendDesc, RopeAppendShape,
-    RopeDesc, RopeShape, RopeStyle, RopeTables, TensorDesc,
+    BinaryDesc, CopyDesc, Matrix, RmsNormDesc, RopeAppendDesc, RopeAppendShape, RopeDesc, RopeShape,
+    RopeStyle, RopeTables, TensorDesc,
 };
 use backend_api::owned::Buffer;
 use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType, Gate};
@@ -14,6 +14,7 @@ use crate::cache::{Cache, Heads, Placement};
 use crate::feed_forward::FeedForward;
 use crate::linear::{Into, Linear};
 use crate::precision::RESIDUAL;
+use crate::rotations::Rotations;
 use crate::weights::{Loader, NeighbouringPairs, Weight};
 use crate::{Architecture, Config, Result};
 
@@ -61,32 +62,6 @@ pub(crate) struct Pass<'a> {
     pub(crate) cache: &'a Cache,
     pub(crate) rotations: &'a Rotations,
     pub(crate) placement: Placement<'a>,
-}
-
-/// Cosines and sines, `[positions, rotary_dim/2]`.
-#[derive(Debug)]
-pub(crate) struct Rotations {
-    pub(crate) positions: usize,
-    /// Tables of layers that see all keys.
-    pub(crate) global: [Buffer; 2],
-    /// Tables of layers with a window, where they differ.
-    pub(crate) window: Option<[Buffer; 2]>,
-    /// Tables of layers without a rotation, `[1, rotary_dim/2]` ones and zeros, if there are such layers.
-    pub(crate) none: Option<[Buffer; 2]>,
-    /// `[positions]` of the activations' type: factors of queries, if they aren't all 1.
-    pub(crate) query_factors: Option<Buffer>,
-}
-
-impl Rotations {
-    /// The tables of layer `index`.
-    fn of(&self, config: &Config, index: usize) -> RopeTables {
-        let window = self.window.as_ref().filter(|_| config.window_of(index).is_some());
-        // All positions have a table's last row where they are beyond it.
-        let none = self.none.as_ref().filter(|_| !config.rope.rotates(index)).map(|none| (none, 1));
-        let (tables, rows) = none.unwrap_or((window.unwrap_or(&self.global), self.positions));
-        let [cos, sin] = tables.each_ref().map(Buffer::ptr);
-        RopeTables { cos, sin, max_position: rows }
-    }
 }
 
 impl Layer {
@@ -173,7 +148,7 @@ impl Layer {
 
         self.projections.forward(pass, self.attention_norm.as_ref())?;
         self.rotate_and_append(pass)?;
-        scale_queries(pass)?;
+        pass.rotations.scale_queries(pass)?;
         let heads = Heads { layer: self.index, sinks: self.sinks.as_ref() };
         pass.cache.attend(backend, config, heads, a, &pass.placement)?;
         let context = packed(&a.context, config.query_width());
@@ -218,7 +193,7 @@ impl Layer {
     /// Rotates queries and keys by their positions, and appends keys and values to the cache.
     fn rotate_and_append(&self, pass: &Pass<'_>) -> BackendResult<()> {
         let Pass { backend, config, activations: a, rotations, cache, .. } = *pass;
-        let tables = rotations.of(config, self.index);
+        let tables = rotations.of_layer(config, self.index);
         match cache.rope_append_target(config, self.index, a, &pass.placement).filter(|_| a.is_stacked) {
             Some(target) => {
                 let shape = RopeAppendShape {
@@ -321,30 +296,6 @@ impl Projections {
             }
         }
     }
-}
-
-/// Looks up the factors of the queries of a pass's tokens, if there are such factors.
-pub(crate) fn look_up_query_factors(pass: &Pass<'_>) -> BackendResult<()> {
-    let Pass { backend, activations: a, rotations, .. } = *pass;
-    let Some((table, factors)) = rotations.query_factors.as_ref().zip(a.query_factors.as_ref()) else {
-        return Ok(());
-    };
-    let shape = IndexShape { rows: rotations.positions, columns: 1, count: a.rows };
-    let [table, positions, factors] = [table, &a.positions, factors].map(Buffer::ptr);
-    backend.gather(&GatherDesc::new(a.dtype, table, positions, factors, shape))
-}
-
-/// Multiplies the queries of each token by its factor, if there are such factors.
-fn scale_queries(pass: &Pass<'_>) -> BackendResult<()> {
-    let Pass { backend, config, activations: a, rotations, .. } = *pass;
-    let Some(factors) = a.query_factors.as_ref().filter(|_| rotations.query_factors.is_some()) else {
-        return Ok(());
-    };
-    let [queries, ..] = a.parts;
-    let (shape, strides) = ([a.rows, config.query_width()], [queries.ld, 1]);
-    let queries = TensorDesc::strided(queries.ptr, a.dtype, &shape, &strides).with_offset(queries.offset);
-    let factors = TensorDesc::strided(factors.ptr(), a.dtype, &shape, &[1, 0]);
-    backend.binary_ext(&BinaryDesc::new(BinaryOp::Mul, queries, factors, queries))
 }
 
 /// What a block's products read: rows of the residual stream, normalised if there is a norm, in the type of activations.

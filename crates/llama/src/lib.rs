@@ -54,6 +54,7 @@ mod linear;
 mod model;
 mod perplexity;
 mod precision;
+mod rotations;
 mod sampler;
 mod session;
 mod tokenizer;

@@ -10,7 +10,7 @@ use backend_api::{BackendResult, ComputeBackend, DType, MathMode, UnaryOp};
 
 use crate::activations::Activations;
 use crate::gguf::Gguf;
-use crate::layer::{Layer, Pass, look_up_query_factors, normalise};
+use crate::layer::{Layer, Pass, normalise};
 use crate::linear::Into;
 use crate::precision::RESIDUAL;
 use crate::weights::{Loader, Weight, refuse_others};
@@ -118,7 +118,7 @@ impl Model {
             let x = TensorDesc::packed(a.x.ptr(), RESIDUAL, &shape);
             backend.affine(&AffineDesc::new(x, x, self.config.embedding_scale, 0.0))?;
         }
-        look_up_query_factors(pass)?;
+        pass.rotations.look_up_query_factors(pass)?;
         self.layers.iter().try_for_each(|layer| layer.forward(pass))
     }
 

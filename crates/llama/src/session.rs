@@ -16,9 +16,9 @@ use decoder::Decoder;
 
 use crate::activations::Activations;
 use crate::cache::{Cache, Placement, Run};
-use crate::layer::{Pass, Rotations};
+use crate::layer::Pass;
 use crate::precision::RESIDUAL;
-use crate::weights::upload as upload_as;
+use crate::rotations::Rotations;
 use crate::{Error, Model, Result};
 
 /// Rows of the longest pass: longer texts take several.
@@ -152,34 +152,7 @@ impl Session {
             _ => return Err(Error::CacheType { cache, activations }),
         }
         let cache = Cache::new(backend, config, cache, sequences, context)?;
-        let max = backend.capabilities()?.max_binding_bytes;
-        let upload = |window| -> BackendResult<[Buffer; 2]> {
-            let (cos, sin) = config.rope.tables(context, window);
-            let requested = size_of_val(cos.as_slice());
-            if requested > max {
-                let what = "bytes of a table of rotations";
-                return Err(BackendError::Limit { op: "session", what, requested, max });
-            }
-            Ok([Buffer::from_slice(backend, &cos)?, Buffer::from_slice(backend, &sin)?])
-        };
-        let window = config.rope.window_base.is_some().then(|| upload(true)).transpose()?;
-        // A rotation by nothing, so that such a layer has the kernels of the others.
-        let pairs = config.rope.dim / 2;
-        let identity = || -> BackendResult<[Buffer; 2]> {
-            Ok([
-                Buffer::from_slice(backend, &vec![1.0f32; pairs])?,
-                Buffer::from_slice(backend, &vec![0.0f32; pairs])?,
-            ])
-        };
-        let none = config.rope.no_rope_interval.map(|_| identity()).transpose()?;
-        let query_factors = config.attention_temperature.and_then(|temperature| temperature.factors(context));
-        let query_factors = query_factors.map(|factors| -> Result<Buffer> {
-            let table = Buffer::of(backend, activations, &[context])?;
-            upload_as(&table, activations, &factors)?;
-            Ok(table)
-        });
-        let (global, query_factors) = (upload(false)?, query_factors.transpose()?);
-        let rotations = Rotations { positions: context, global, window, none, query_factors };
+        let rotations = Rotations::new(backend, config, context, activations)?;
         let model = Arc::clone(model);
         Ok(Self { model, cache, rotations, lengths: vec![0; sequences], activations: None, decoder: None })
     }
