@@ -25,6 +25,8 @@ pub(crate) struct Activations {
     pub(crate) positions: Buffer,
     /// `[rows]` of u32: the tokens' rows of the cache, if these are few and `rope_append` can take what is projected.
     pub(crate) cache_rows: Option<Buffer>,
+    /// `[rows]`: factors of the tokens' queries, in models where these grow with positions.
+    pub(crate) query_factors: Option<Buffer>,
     /// Embeddings as they are stored, where that is of another type.
     pub(crate) stored: Option<Buffer>,
     /// `[rows, hidden]`: what flows from layer to layer.
@@ -121,6 +123,7 @@ impl Activations {
             cache_rows: (is_stacked && rows <= FEW_ROWS)
                 .then(|| Buffer::of(backend, DType::U32, &[rows]))
                 .transpose()?,
+            query_factors: config.attention_temperature.map(|_| tensor(1)).transpose()?,
             stored: stored.map(|dtype| Buffer::of(backend, dtype, &[rows, config.hidden])).transpose()?,
             x: of_residual()?,
             normed: tensor(config.hidden)?,

@@ -4,106 +4,23 @@
 //! where the file has them, and so are norms of queries and keys and norms after a block, which some architectures
 //! have to have.
 
+mod architecture;
 mod experts;
 mod keys;
 mod rope;
+mod scales;
+mod temperature;
 
+pub use architecture::Architecture;
 pub use experts::ExpertConfig;
 use keys::Keys;
 pub(crate) use rope::FACTORS;
 pub use rope::{RopeConfig, RopeScaling};
+use scales::Scales;
+pub use temperature::AttentionTemperature;
 
-use crate::gguf::{Gguf, Metadata, Value};
+use crate::gguf::{Gguf, Value};
 use crate::{Error, Result};
-
-/// The families of models that this runtime knows, by GGUF's `general.architecture`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Architecture {
-    /// Llama 1 to 3.3, Mistral and Mixtral, which GGUF calls llama as well.
-    Llama,
-    /// Qwen 2 and 2.5: biases of queries, keys and values.
-    Qwen2,
-    /// Qwen 3: norms of queries and keys.
-    Qwen3,
-    /// Qwen 1.5 and 2 with experts, one of which all tokens use.
-    Qwen2Moe,
-    /// Qwen 3 with experts.
-    Qwen3Moe,
-    /// Gemma 2: softcaps, every other layer with a window, norms after each block.
-    Gemma2,
-    /// Gemma 3: five of six layers with a window, norms of queries and keys and after each block.
-    Gemma3,
-    /// Phi 3 and 3.5: fused projections.
-    Phi3,
-    /// gpt-oss: experts with biases and a clamped gate, attention sinks, every other layer with a window.
-    GptOss,
-}
-
-impl Architecture {
-    /// GGUF's name, which is the prefix of the architecture's keys too.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Llama => "llama",
-            Self::Qwen2 => "qwen2",
-            Self::Qwen3 => "qwen3",
-            Self::Qwen2Moe => "qwen2moe",
-            Self::Qwen3Moe => "qwen3moe",
-            Self::Gemma2 => "gemma2",
-            Self::Gemma3 => "gemma3",
-            Self::Phi3 => "phi3",
-            Self::GptOss => "gpt-oss",
-        }
-    }
-
-    const ALL: [Self; 9] = [
-        Self::Llama,
-        Self::Qwen2,
-        Self::Qwen3,
-        Self::Qwen2Moe,
-        Self::Qwen3Moe,
-        Self::Gemma2,
-        Self::Gemma3,
-        Self::Phi3,
-        Self::GptOss,
-    ];
-
-    /// What a file says that it is, if that is known.
-    pub(crate) fn of(metadata: &Metadata) -> Option<Self> {
-        let name = metadata.get("general.architecture").and_then(Value::text)?;
-        Self::ALL.into_iter().find(|known| known.name() == name)
-    }
-
-    /// Whether each layer normalises what attention and its network add.
-    pub(crate) const fn has_post_norms(self) -> bool {
-        self.is_gemma()
-    }
-
-    /// Whether each layer normalises queries and keys.
-    pub(crate) const fn has_head_norms(self) -> bool {
-        matches!(self, Self::Qwen3 | Self::Qwen3Moe | Self::Gemma3)
-    }
-
-    const fn is_gemma(self) -> bool {
-        matches!(self, Self::Gemma2 | Self::Gemma3)
-    }
-
-    /// Of how many layers in a row the last one sees all keys; 1 where windows, if any, are everywhere.
-    const fn window_pattern(self) -> usize {
-        match self {
-            Self::Gemma2 | Self::GptOss => 2,
-            Self::Gemma3 => 6,
-            _ => 1,
-        }
-    }
-
-    /// Whether layer `index` has a window, if any has.
-    const fn has_window(self, index: usize) -> bool {
-        let pattern = self.window_pattern();
-        pattern == 1 || !(index + 1).is_multiple_of(pattern)
-    }
-}
 
 /// A model's sizes and the constants of its formulas.
 #[derive(Clone, Debug, PartialEq)]
@@ -133,12 +50,18 @@ pub struct Config {
     pub rms_eps: f64,
     /// Factor of the scores of attention.
     pub attention_scale: f64,
+    /// Growth of the scores of attention with positions, if they grow.
+    pub attention_temperature: Option<AttentionTemperature>,
     /// Bound of the scores of attention; 0 for none.
     pub attention_softcap: f64,
     /// Bound of the logits; 0 for none.
     pub logit_softcap: f64,
     /// Factor of the embeddings.
     pub embedding_scale: f64,
+    /// Factor of what a block adds to the residual stream.
+    pub residual_scale: f64,
+    /// Divides the logits.
+    pub logit_divisor: f64,
     /// How many keys layers with a window see.
     pub window: Option<usize>,
     /// Rotations of layers that see all keys, and of those with a window.
@@ -182,11 +105,20 @@ impl Config {
         // The largest of either family scales by hidden / heads, all others by the length of a head.
         let large = matches!((architecture, layers), (Architecture::Gemma2, 46) | (Architecture::Gemma3, 62));
         let scaled_by = if large { hidden as f64 / heads as f64 } else { head_dim as f64 };
+        let scales = Scales {
+            embedding: if is_gemma { (hidden as f64).sqrt() } else { 1.0 },
+            attention: scaled_by.sqrt().recip(),
+            residual: 1.0,
+            logit_divisor: 1.0,
+        };
+        let scales = Scales::new(&keys, architecture, scales)?;
+        let context_length = keys.size("context_length")?;
+        let window = window(&keys, architecture, layers)?;
         let softcap = |key, default| keys.number_or(key, default);
         let gemma2 = architecture == Architecture::Gemma2;
         Ok(Self {
             architecture,
-            context_length: keys.size("context_length")?,
+            context_length,
             hidden,
             layers,
             heads,
@@ -196,12 +128,15 @@ impl Config {
             experts: ExpertConfig::new(&keys, architecture, intermediate)?,
             vocabulary: vocabulary(file, hidden)?,
             rms_eps: keys.number("attention.layer_norm_rms_epsilon")?,
-            attention_scale: scaled_by.sqrt().recip(),
+            attention_scale: scales.attention,
+            attention_temperature: AttentionTemperature::new(&keys, architecture, context_length)?,
             attention_softcap: softcap("attn_logit_softcapping", if gemma2 { 50.0 } else { 0.0 })?,
             logit_softcap: softcap("final_logit_softcapping", if gemma2 { 30.0 } else { 0.0 })?,
-            embedding_scale: if is_gemma { (hidden as f64).sqrt() } else { 1.0 },
-            window: window(&keys, architecture, layers)?,
-            rope: RopeConfig::new(&keys, file, architecture, head_dim)?,
+            embedding_scale: scales.embedding,
+            residual_scale: scales.residual,
+            logit_divisor: scales.logit_divisor,
+            window,
+            rope: RopeConfig::new(&keys, file, architecture, (head_dim, window.is_some()))?,
         })
     }
 

@@ -9,7 +9,7 @@ use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType, Gate, UnaryOp}
 
 use crate::activations::ExpertActivations;
 use crate::config::ExpertConfig;
-use crate::layer::{Pass, normalise};
+use crate::layer::{Pass, input_of_block};
 use crate::linear::{Into, Linear};
 use crate::precision::RESIDUAL;
 use crate::weights::{Loader, Weight};
@@ -70,10 +70,10 @@ impl FeedForward {
                 if config.architecture == Architecture::GptOss
                     || loader.has(&name("ffn_gate_inp.weight")) =>
             {
-                let experts = Experts::load(loader, config.hidden, experts, index)?;
+                let experts = Experts::load(loader, config, experts, index)?;
                 Ok(Self::Experts(Box::new(experts)))
             }
-            _ => Network::load(loader, config.hidden, config.intermediate, &name, "").map(Self::Dense),
+            _ => Network::load(loader, config, config.intermediate, &name, "").map(Self::Dense),
         }
     }
 
@@ -106,38 +106,46 @@ impl Network {
     /// Matrices whose names end in `suffix`.
     fn load(
         loader: &mut Loader<'_>,
-        hidden: usize,
+        config: &Config,
         inner: usize,
         name: &dyn Fn(&str) -> String,
         suffix: &str,
     ) -> Result<Self> {
         let part = |part: &str| name(&format!("{part}{suffix}"));
+        let (hidden, scale) = (config.hidden, config.residual_scale);
         let gate_up = if loader.has(&format!("{}.weight", part("ffn_gate"))) {
             vec![(part("ffn_gate"), inner), (part("ffn_up"), inner)]
         } else {
             vec![(part("ffn_up"), 2 * inner)]
         };
         let gate_up = Linear::load(loader, &gate_up, hidden)?;
-        Ok(Self { gate_up, down: Linear::into_residual(loader, &part("ffn_down"), hidden, inner)?, inner })
+        let down = Linear::into_residual(loader, &part("ffn_down"), hidden, inner, scale)?;
+        Ok(Self { gate_up, down, inner })
     }
 
-    /// What is inside for the pass's `x`, normalised: packed rows of `activations.inner`.
-    pub(crate) fn forward_inner(&self, pass: &Pass<'_>, norm: &Buffer, gate: Gate) -> BackendResult<Matrix> {
+    /// What is inside for the pass's `x`, normalised if there is a norm: packed rows of `activations.inner`.
+    pub(crate) fn forward_inner(
+        &self,
+        pass: &Pass<'_>,
+        norm: Option<&Buffer>,
+        gate: Gate,
+    ) -> BackendResult<Matrix> {
         self.gate_up.forward_gated(pass, norm, gate, self.inner)?;
         Ok(Matrix::new(pass.activations.inner.ptr(), pass.activations.dtype, self.inner))
     }
 }
 
 impl Experts {
-    fn load(loader: &mut Loader<'_>, hidden: usize, config: ExpertConfig, index: usize) -> Result<Self> {
+    fn load(loader: &mut Loader<'_>, model: &Config, config: ExpertConfig, index: usize) -> Result<Self> {
         let name = |part: &str| format!("blk.{index}.{part}");
+        let hidden = model.hidden;
         let ExpertConfig { count, intermediate: inner, shared_intermediate, .. } = config;
         let router = Linear::into_type(loader, &[(name("ffn_gate_inp"), count)], hidden, DType::F32)?;
         let gate_up = [name("ffn_gate_exps"), name("ffn_up_exps")];
         let gate_up = loader.experts(&gate_up, [count, inner, hidden])?;
         let down = loader.experts(&[name("ffn_down_exps")], [count, hidden, inner])?;
         let shared = if shared_intermediate > 0 {
-            let network = Network::load(loader, hidden, shared_intermediate, &name, "_shexp")?;
+            let network = Network::load(loader, model, shared_intermediate, &name, "_shexp")?;
             Some(Shared { network, gate: loader.row(&name("ffn_gate_inp_shexp.weight"), hidden)? })
         } else {
             None
@@ -145,15 +153,14 @@ impl Experts {
         Ok(Self { config, router, gate_up, down, shared })
     }
 
-    /// Adds to the pass's `x` what the experts make of it, normalised.
-    pub(crate) fn forward(&self, pass: &Pass<'_>, norm: &Buffer, gate: Gate) -> BackendResult<()> {
+    /// Adds to the pass's `x` what the experts make of it, normalised if there is a norm.
+    pub(crate) fn forward(&self, pass: &Pass<'_>, norm: Option<&Buffer>, gate: Gate) -> BackendResult<()> {
         let Pass { backend, config, activations: a, .. } = *pass;
         // Activations for a model with experts have it.
         let Some(experts) = &a.experts else { return Ok(()) };
         let (rows, hidden) = (a.rows, config.hidden);
         let ExpertConfig { count, used, intermediate, .. } = self.config;
-        normalise(pass, &a.x, norm, rows)?;
-        let normed = a.normed_rows(hidden);
+        let normed = input_of_block(pass, norm)?;
         self.choose(backend, rows, normed, experts)?;
 
         let (inner, x) = (

@@ -3,8 +3,8 @@
 use std::slice;
 
 use backend_api::desc::{
-    BinaryDesc, Matrix, RmsNormDesc, RopeAppendDesc, RopeAppendShape, RopeDesc, RopeShape, RopeStyle,
-    RopeTables, TensorDesc,
+    BinaryDesc, CopyDesc, Matrix, RmsNormDesc, RopeAppendDesc, RopeAppendShape, RopeDesc, RopeShape,
+    RopeStyle, RopeTables, TensorDesc,
 };
 use backend_api::owned::Buffer;
 use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType, Gate};
@@ -14,6 +14,7 @@ use crate::cache::{Cache, Heads, Placement};
 use crate::feed_forward::FeedForward;
 use crate::linear::{Into, Linear};
 use crate::precision::RESIDUAL;
+use crate::rotations::Rotations;
 use crate::weights::{Loader, NeighbouringPairs, Weight};
 use crate::{Architecture, Config, Result};
 
@@ -30,16 +31,16 @@ const GPT_OSS_TENSORS: [&str; 9] = [
     "ffn_down_exps.bias",
 ];
 
-/// Attention and a feed-forward network, or experts, each normalised before, and in some architectures after.
+/// Attention and a feed-forward network, or experts, with norms before each, after each, or both.
 #[derive(Debug)]
 pub(crate) struct Layer {
     index: usize,
-    attention_norm: Buffer,
+    attention_norm: Option<Buffer>,
     projections: Projections,
     sinks: Option<Buffer>,
     attention_output: Linear,
     attention_post_norm: Option<Buffer>,
-    ffn_norm: Buffer,
+    ffn_norm: Option<Buffer>,
     feed_forward: FeedForward,
     ffn_post_norm: Option<Buffer>,
 }
@@ -49,8 +50,8 @@ pub(crate) struct Layer {
 enum Projections {
     /// One product for all three, in which the elements of a rotated pair are neighbours.
     Stacked(Linear),
-    /// Three products, as queries and keys are normalised before they are rotated: each head by a norm of these weights.
-    Normalised { parts: [Linear; 3], query_norm: Buffer, key_norm: Buffer },
+    /// Three products, as queries and keys are normalised before they are rotated: each head, or all heads of a token together.
+    Normalised { parts: [Linear; 3], query_norm: Buffer, key_norm: Buffer, by_head: bool },
 }
 
 /// The operands of a forward pass besides the weights.
@@ -63,49 +64,48 @@ pub(crate) struct Pass<'a> {
     pub(crate) placement: Placement<'a>,
 }
 
-/// Cosines and sines, `[positions, rotary_dim/2]`.
-#[derive(Debug)]
-pub(crate) struct Rotations {
-    pub(crate) positions: usize,
-    /// Tables of layers that see all keys.
-    pub(crate) global: [Buffer; 2],
-    /// Tables of layers with a window, where they differ.
-    pub(crate) window: Option<[Buffer; 2]>,
-}
-
 impl Layer {
     /// Layer `index` of the file.
     pub(crate) fn load(loader: &mut Loader<'_>, config: &Config, index: usize) -> Result<Self> {
         let name = |part: &str| format!("blk.{index}.{part}");
         let norm = |part: &str| format!("blk.{index}.{part}.weight");
         let (hidden, query) = (config.hidden, config.query_width());
-        let is_gpt_oss = config.architecture == Architecture::GptOss;
-        if is_gpt_oss {
+        if config.architecture == Architecture::GptOss {
             GPT_OSS_TENSORS.iter().try_for_each(|part| loader.require(&name(part)))?;
         }
-        // gpt-oss calls the norm between attention and experts what others call a norm of attention's output.
-        let (attention_post_norm, ffn_norm) = if is_gpt_oss {
-            (None, "post_attention_norm")
-        } else {
-            let required = config.architecture.has_post_norms();
-            (loader.f32_vector_if(required, &norm("post_attention_norm"), hidden)?, "ffn_norm")
+        // A factor of what is normalised afterwards would be none, so that a file with both is refused.
+        let post_norm = |loader: &mut Loader<'_>, part: &str| match config.residual_scale {
+            1.0 => loader.f32_vector_if(config.architecture.has_post_norms(), &norm(part), hidden),
+            _ => Ok(None),
         };
+        // Where an architecture has none, a file with one is refused.
+        let has_pre_norms = config.architecture.has_pre_norms();
+        let pre_norm = |loader: &mut Loader<'_>, part: &str| {
+            has_pre_norms.then(|| loader.f32_vector(&norm(part), hidden)).transpose()
+        };
+        let (ffn_norm, after_attention) = (config.architecture.ffn_norm(), "post_attention_norm");
+        let has_own_name = ffn_norm != after_attention;
+        let attention_post_norm = if has_own_name { post_norm(loader, after_attention)? } else { None };
         let feed_forward = FeedForward::load(loader, config, index)?;
         // What experts add isn't normalised, so that a file with such a norm is refused.
         let ffn_post_norm = match &feed_forward {
             FeedForward::Experts(_) => None,
-            FeedForward::Dense(_) => {
-                loader.f32_vector_if(config.architecture.has_post_norms(), &norm("post_ffw_norm"), hidden)?
-            }
+            FeedForward::Dense(_) => post_norm(loader, "post_ffw_norm")?,
         };
         Ok(Self {
             index,
-            attention_norm: loader.f32_vector(&norm("attn_norm"), hidden)?,
+            attention_norm: pre_norm(loader, "attn_norm")?,
             projections: Projections::load(loader, config, index)?,
             sinks: loader.f32_vector_if(false, &norm("attn_sinks"), config.heads)?,
-            attention_output: Linear::into_residual(loader, &name("attn_output"), hidden, query)?,
+            attention_output: Linear::into_residual(
+                loader,
+                &name("attn_output"),
+                hidden,
+                query,
+                config.residual_scale,
+            )?,
             attention_post_norm,
-            ffn_norm: loader.f32_vector(&norm(ffn_norm), hidden)?,
+            ffn_norm: pre_norm(loader, ffn_norm)?,
             feed_forward,
             ffn_post_norm,
         })
@@ -146,24 +146,25 @@ impl Layer {
         let Pass { backend, config, activations: a, .. } = *pass;
         let packed = |buffer: &Buffer, row| Matrix::new(buffer.ptr(), a.dtype, row);
 
-        self.projections.forward(pass, &self.attention_norm)?;
+        self.projections.forward(pass, self.attention_norm.as_ref())?;
         self.rotate_and_append(pass)?;
+        pass.rotations.scale_queries(pass)?;
         let heads = Heads { layer: self.index, sinks: self.sinks.as_ref() };
         pass.cache.attend(backend, config, heads, a, &pass.placement)?;
         let context = packed(&a.context, config.query_width());
         self.add(pass, &self.attention_output, context, self.attention_post_norm.as_ref())?;
 
         let gate = match config.architecture {
-            Architecture::Gemma2 | Architecture::Gemma3 => Gate::GegluTanh,
+            architecture if architecture.is_gemma() => Gate::GegluTanh,
             Architecture::GptOss => Gate::SwigluOai,
             _ => Gate::Swiglu,
         };
         match &self.feed_forward {
             FeedForward::Dense(network) => {
-                let inner = network.forward_inner(pass, &self.ffn_norm, gate)?;
+                let inner = network.forward_inner(pass, self.ffn_norm.as_ref(), gate)?;
                 self.add(pass, &network.down, inner, self.ffn_post_norm.as_ref())
             }
-            FeedForward::Experts(experts) => experts.forward(pass, &self.ffn_norm, gate),
+            FeedForward::Experts(experts) => experts.forward(pass, self.ffn_norm.as_ref(), gate),
         }
     }
 
@@ -192,9 +193,7 @@ impl Layer {
     /// Rotates queries and keys by their positions, and appends keys and values to the cache.
     fn rotate_and_append(&self, pass: &Pass<'_>) -> BackendResult<()> {
         let Pass { backend, config, activations: a, rotations, cache, .. } = *pass;
-        let own = rotations.window.as_ref().filter(|_| config.window_of(self.index).is_some());
-        let [cos, sin] = own.unwrap_or(&rotations.global).each_ref().map(Buffer::ptr);
-        let tables = RopeTables { cos, sin, max_position: rotations.positions };
+        let tables = rotations.of_layer(config, self.index);
         match cache.rope_append_target(config, self.index, a, &pass.placement).filter(|_| a.is_stacked) {
             Some(target) => {
                 let shape = RopeAppendShape {
@@ -211,7 +210,9 @@ impl Layer {
                 backend.rope_append(&desc.with_style(self.style(config)).with_rotary_dim(config.rope.dim))
             }
             None => {
-                self.rotate(pass, tables)?;
+                if config.rope.rotates(self.index) {
+                    self.rotate(pass, tables)?;
+                }
                 cache.append(backend, config, self.index, a, &pass.placement)
             }
         }
@@ -249,7 +250,7 @@ impl Projections {
     fn load(loader: &mut Loader<'_>, config: &Config, index: usize) -> Result<Self> {
         let name = |part: &str| format!("blk.{index}.{part}");
         let (q, kv, hidden) = (config.query_width(), config.kv_width(), config.hidden);
-        let normalised = config.architecture.has_head_norms();
+        let normalised = config.architecture.has_query_norms();
         // With them, a backend may rotate what a product makes in its launch.
         let order = (config.rope.style == RopeStyle::Half).then_some(NeighbouringPairs {
             rows: q + kv,
@@ -263,33 +264,53 @@ impl Projections {
             return stacked(loader, &[(name("attn_qkv"), q + 2 * kv)]);
         }
         let parts = [(name("attn_q"), q), (name("attn_k"), kv), (name("attn_v"), kv)];
-        let query_norm = loader.vector_if(normalised, &name("attn_q_norm.weight"), config.head_dim)?;
+        let by_head = config.architecture.normalises_heads();
+        let [query_len, key_len] = if by_head { [config.head_dim; 2] } else { [q, kv] };
+        let query_norm = loader.vector_if(normalised, &name("attn_q_norm.weight"), query_len)?;
         let Some(query_norm) = query_norm else {
             return stacked(loader, &parts);
         };
-        let key_norm = loader.vector(&name("attn_k_norm.weight"), config.head_dim)?;
+        let key_norm = loader.vector(&name("attn_k_norm.weight"), key_len)?;
         let [query, key, value] = parts.map(|part| Linear::load(loader, &[part], hidden));
-        Ok(Self::Normalised { parts: [query?, key?, value?], query_norm, key_norm })
+        Ok(Self::Normalised { parts: [query?, key?, value?], query_norm, key_norm, by_head })
     }
 
-    /// Projects the pass's `x`, normalised.
-    fn forward(&self, pass: &Pass<'_>, norm: &Buffer) -> BackendResult<()> {
+    /// Projects the pass's `x`, normalised if there is a norm.
+    fn forward(&self, pass: &Pass<'_>, norm: Option<&Buffer>) -> BackendResult<()> {
         let Pass { backend, config, activations: a, .. } = *pass;
         match self {
             Self::Stacked(linear) => linear.forward_normed(pass, norm, a.parts[0]),
-            Self::Normalised { parts, query_norm, key_norm } => {
-                normalise(pass, &a.x, norm, a.rows)?;
-                let x = a.normed_rows(config.hidden);
+            Self::Normalised { parts, query_norm, key_norm, by_head } => {
+                let x = input_of_block(pass, norm)?;
                 for (linear, part) in parts.iter().zip(a.parts) {
                     linear.forward(backend, a.rows, x, part, Into::Assign)?;
                 }
                 // Activations of such a layer have both packed.
                 let Some([queries, keys]) = &a.packed else { return Ok(()) };
-                rms_norm(pass, a.dtype, queries, query_norm, [a.rows * config.heads, config.head_dim])?;
-                rms_norm(pass, a.dtype, keys, key_norm, [a.rows * config.kv_heads, config.head_dim])
+                let shape = |heads: usize| match by_head {
+                    true => [a.rows * heads, config.head_dim],
+                    false => [a.rows, heads * config.head_dim],
+                };
+                rms_norm(pass, a.dtype, queries, query_norm, shape(config.heads))?;
+                rms_norm(pass, a.dtype, keys, key_norm, shape(config.kv_heads))
             }
         }
     }
+}
+
+/// What a block's products read: rows of the residual stream, normalised if there is a norm, in the type of activations.
+pub(crate) fn input_of_block(pass: &Pass<'_>, norm: Option<&Buffer>) -> BackendResult<Matrix> {
+    let (a, hidden) = (pass.activations, pass.config.hidden);
+    if let Some(norm) = norm {
+        normalise(pass, &a.x, norm, a.rows)?;
+    } else if a.dtype == RESIDUAL {
+        return Ok(Matrix::new(a.x.ptr(), RESIDUAL, hidden));
+    } else {
+        let shape = [a.rows, hidden];
+        let from = TensorDesc::packed(a.x.ptr(), RESIDUAL, &shape);
+        pass.backend.copy(&CopyDesc::new(from, TensorDesc::packed(a.normed.ptr(), a.dtype, &shape)))?;
+    }
+    Ok(a.normed_rows(hidden))
 }
 
 /// Normalises `rows` packed rows of the residual stream into `activations.normed`.

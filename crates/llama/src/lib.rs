@@ -29,8 +29,8 @@
 //!
 //! From the file up:
 //! * [`gguf`]: the file format.
-//! * [`Config`]: what the metadata says of the architecture: Llama, Mistral, Qwen 2 and 3, Gemma 2 and 3, Phi 3,
-//!   gpt-oss, and Mixtral and Qwen with experts.
+//! * [`Config`]: what the metadata says of the architecture: Llama, Mistral, Ministral 3, Qwen 2 and 3, Gemma 1 to 3,
+//!   Phi 3, Granite, SmolLM 3, OLMo 2 and 3, ERNIE 4.5, Seed-OSS, gpt-oss, and Mixtral and Qwen with experts.
 //! * [`Model`]: the weights on a device.
 //! * [`Session`]: sequences with their caches of keys and values. [`Session::step`] takes the next tokens of
 //!   several sequences, many or few of each; [`Session::decode_sampled`] chooses tokens on the device, where they stay
@@ -54,13 +54,14 @@ mod linear;
 mod model;
 mod perplexity;
 mod precision;
+mod rotations;
 mod sampler;
 mod session;
 mod tokenizer;
 mod weights;
 
 pub use chat::{ChatPrompt, ChatTemplate, Message};
-pub use config::{Architecture, Config, ExpertConfig, RopeConfig, RopeScaling};
+pub use config::{Architecture, AttentionTemperature, Config, ExpertConfig, RopeConfig, RopeScaling};
 pub use error::{Error, Result};
 pub use generate::{Ended, Generation, Pace, Progress, TextStream, generate};
 pub use model::Model;

@@ -9,7 +9,7 @@ use backend_api::quant::QuantFormat;
 use backend_api::{BackendResult, BackendTranspose, ComputeBackend, DType, Gate};
 
 use crate::Result;
-use crate::layer::{Pass, normalise};
+use crate::layer::{Pass, input_of_block};
 use crate::precision::RESIDUAL;
 use crate::weights::{Loader, NeighbouringPairs, Storage, Weight};
 
@@ -25,11 +25,22 @@ pub(crate) enum Into {
     Add,
 }
 
-/// `y = x · Wᵀ + b` for each row of x, of one matrix or of several that read the same rows: those of one
+/// `y = s · (x · Wᵀ + b)` for each row of x, of one matrix or of several that read the same rows: those of one
 /// format are stacked into one product, whose results lie side by side either way.
 #[derive(Debug)]
 pub(crate) struct Linear {
     parts: Vec<Part>,
+}
+
+/// What results of a product are like.
+#[derive(Clone, Copy, Debug)]
+struct Results {
+    /// Their type, which biases have too.
+    dtype: DType,
+    /// Factor of the product and its bias.
+    scale: f64,
+    /// In which order queries and keys come, if not in the file's.
+    order: Option<NeighbouringPairs>,
 }
 
 #[derive(Debug)]
@@ -44,7 +55,7 @@ impl Linear {
     /// Matrices by name, without `.weight`, and rows.
     pub(crate) fn load(loader: &mut Loader<'_>, parts: &[(String, usize)], inputs: usize) -> Result<Self> {
         let dtype = loader.dtype();
-        Self::of(loader, parts, inputs, dtype, None)
+        Self::into_type(loader, parts, inputs, dtype)
     }
 
     /// [`load`](Self::load) for results of a type, which biases have too.
@@ -54,7 +65,7 @@ impl Linear {
         inputs: usize,
         dtype: DType,
     ) -> Result<Self> {
-        Self::of(loader, parts, inputs, dtype, None)
+        Self::of(loader, parts, inputs, Results { dtype, scale: 1.0, order: None })
     }
 
     /// [`load`](Self::load) with the results of queries and keys in another order than the file's.
@@ -65,15 +76,14 @@ impl Linear {
         order: Option<NeighbouringPairs>,
     ) -> Result<Self> {
         let dtype = loader.dtype();
-        Self::of(loader, parts, inputs, dtype, order)
+        Self::of(loader, parts, inputs, Results { dtype, scale: 1.0, order })
     }
 
     fn of(
         loader: &mut Loader<'_>,
         parts: &[(String, usize)],
         inputs: usize,
-        dtype: DType,
-        order: Option<NeighbouringPairs>,
+        Results { dtype, scale, order }: Results,
     ) -> Result<Self> {
         let named = |suffix: &str, parts: &[(String, usize)]| -> Vec<(String, usize)> {
             parts.iter().map(|(name, rows)| (format!("{name}.{suffix}"), *rows)).collect()
@@ -87,23 +97,27 @@ impl Linear {
         for run in kinds.chunk_by(|(a, _), (b, _)| a == b) {
             let range = first..first + run.len();
             let order = order.map(|order| (order, column));
-            let weight = loader.stacked_matrices(&weights[range.clone()], inputs, order)?;
+            let mut weight = loader.stacked_matrices(&weights[range.clone()], inputs, order)?;
+            weight.scale = scale;
             let rows = weight.rows;
-            let bias = loader.stacked_vectors(&named("bias", &parts[range.clone()]), dtype, order)?;
+            let biases = named("bias", &parts[range.clone()]);
+            let bias = loader.stacked_vectors(&biases, (dtype, scale), order)?;
             loaded.push(Part { weight, bias, column });
             (column, first) = (column + rows, range.end);
         }
         Ok(Self { parts: loaded })
     }
 
-    /// One matrix, by name without `.weight`, whose results belong to the residual stream.
+    /// One matrix, by name without `.weight`, whose results, times a factor, belong to the residual stream.
     pub(crate) fn into_residual(
         loader: &mut Loader<'_>,
         name: &str,
         outputs: usize,
         inputs: usize,
+        scale: f64,
     ) -> Result<Self> {
-        Self::into_type(loader, &[(name.to_owned(), outputs)], inputs, RESIDUAL)
+        let results = Results { dtype: RESIDUAL, scale, order: None };
+        Self::of(loader, &[(name.to_owned(), outputs)], inputs, results)
     }
 
     /// The weights of the products.
@@ -138,13 +152,18 @@ impl Linear {
         matches!(self.parts.as_slice(), [part] if matches!(part.weight.storage, Storage::Quant(_)))
     }
 
-    /// `y = rms_norm(x) · Wᵀ + b` of the pass's `x`.
-    pub(crate) fn forward_normed(&self, pass: &Pass<'_>, norm: &Buffer, y: Matrix) -> BackendResult<()> {
+    /// `y = rms_norm(x) · Wᵀ + b` of the pass's `x`, or without a norm `y = x · Wᵀ + b`.
+    pub(crate) fn forward_normed(
+        &self,
+        pass: &Pass<'_>,
+        norm: Option<&Buffer>,
+        y: Matrix,
+    ) -> BackendResult<()> {
         let (a, hidden) = (pass.activations, pass.config.hidden);
         // Tensor cores normalise such a row in less time than an operation takes. Elsewhere each product has an operation
         // for it.
         let is_cheap = a.rows == 1 && a.dtype == DType::F16 && hidden <= MOST_NORMALISED;
-        if self.parts.len() == 1 || is_cheap {
+        if let Some(norm) = norm.filter(|_| self.parts.len() == 1 || is_cheap) {
             // Queries and keys last, which are rotated next.
             let products: Option<Vec<_>> =
                 self.parts.iter().rev().map(|part| part.normed(pass, norm, y)).collect();
@@ -152,23 +171,33 @@ impl Linear {
                 return products.iter().try_for_each(|desc| pass.backend.quant_matmul(desc));
             }
         }
-        normalise(pass, &a.x, norm, a.rows)?;
-        self.forward(pass.backend, a.rows, a.normed_rows(hidden), y, Into::Assign)
+        let x = input_of_block(pass, norm)?;
+        self.forward(pass.backend, a.rows, x, y, Into::Assign)
     }
 
-    /// The pass's `inner`, packed rows of `inner` numbers: a function of the first half of `rms_norm(x) · Wᵀ + b` times the second.
+    /// The pass's `inner`, packed rows of `inner` numbers: a function of the first half of `rms_norm(x) · Wᵀ + b`, or without a
+    /// norm of `x · Wᵀ + b`, times the second.
     pub(crate) fn forward_gated(
         &self,
         pass: &Pass<'_>,
-        norm: &Buffer,
+        norm: Option<&Buffer>,
         gate: Gate,
         inner: usize,
     ) -> BackendResult<()> {
         let a = pass.activations;
-        if let [part] = self.parts.as_slice()
-            && let Some(desc) = part.normed(pass, norm, Matrix::new(a.inner.ptr(), a.dtype, inner))
-        {
-            return pass.backend.quant_matmul(&desc.with_gate(gate));
+        if let [part] = self.parts.as_slice() {
+            let y = Matrix::new(a.inner.ptr(), a.dtype, inner);
+            let desc = match (norm, part.weight.storage) {
+                (Some(norm), _) => part.normed(pass, norm, y),
+                (None, Storage::Quant(format)) => {
+                    let x = input_of_block(pass, None)?;
+                    Some(part.weight.quantised(format, a.rows, x, y, part.bias.as_ref()))
+                }
+                (None, Storage::Dense(_)) => None,
+            };
+            if let Some(desc) = desc {
+                return pass.backend.quant_matmul(&desc.with_gate(gate));
+            }
         }
         // Activations for such a product have it.
         let Some(gate_up) = &a.gate_up else { return Ok(()) };
@@ -196,7 +225,7 @@ impl Part {
 }
 
 impl Weight {
-    /// `y = rms_norm(x) · Wᵀ + b` of packed rows of the hidden size; `None` if the weights aren't quantised.
+    /// `y = s · rms_norm(x) · Wᵀ + b` of packed rows of the hidden size; `None` if the weights aren't quantised.
     pub(crate) fn normed(
         &self,
         pass: &Pass<'_>,
@@ -215,7 +244,7 @@ impl Weight {
         Some(desc.with_norm(norm))
     }
 
-    /// `y = x · Wᵀ + b` with weights of a quantised format.
+    /// `y = s · x · Wᵀ + b` with weights of a quantised format.
     fn quantised(
         &self,
         format: QuantFormat,
@@ -225,12 +254,12 @@ impl Weight {
         bias: Option<&Buffer>,
     ) -> QuantMatmulDesc {
         let weight = QuantMatrix::new(self.buffer.ptr(), format, self.rows, self.columns);
-        let mut desc = QuantMatmulDesc::new(rows, x, weight, y).with_math(self.math);
+        let mut desc = QuantMatmulDesc::new(rows, x, weight, y).with_math(self.math).with_alpha(self.scale);
         desc.bias = bias.map(Buffer::ptr);
         desc
     }
 
-    /// `y = x · Wᵀ + b`, or `y += x · Wᵀ + b`.
+    /// `y = s · x · Wᵀ + b`, or `y += s · x · Wᵀ + b`.
     pub(crate) fn product(
         &self,
         backend: &dyn ComputeBackend,
@@ -252,7 +281,7 @@ impl Weight {
         let beta = if into == Into::Add { 1.0 } else { 0.0 };
         let mut desc = MatmulDesc::new(rows, self.rows, self.columns, x, weight, y)
             .with_transpose(BackendTranspose::NoTrans, BackendTranspose::Trans)
-            .with_scale(1.0, beta);
+            .with_scale(self.scale, beta);
         desc.bias = bias.map(|bias| Bias { ptr: bias.ptr(), axis: BiasAxis::Column });
         backend.matmul(&desc)
     }

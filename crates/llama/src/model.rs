@@ -57,7 +57,7 @@ impl Model {
         let config = Config::from_gguf(file)?;
         let mut loader = Loader::new(backend, file, precision, &mut progress)?;
         let (rows, hidden) = (config.vocabulary, config.hidden);
-        let embeddings = loader.matrix("token_embd.weight", rows, hidden)?;
+        let mut embeddings = loader.matrix("token_embd.weight", rows, hidden)?;
         // Not by the number that the metadata claims: a layer that isn't there ends the loop.
         let mut layers = Vec::new();
         for index in 0..config.layers {
@@ -66,7 +66,8 @@ impl Model {
         alike(&layers)?;
         let output_norm = loader.f32_vector("output_norm.weight", hidden)?;
         let output = loader.has("output.weight");
-        let output = output.then(|| loader.matrix("output.weight", rows, hidden)).transpose()?;
+        let mut output = output.then(|| loader.matrix("output.weight", rows, hidden)).transpose()?;
+        divide_logits(&config, output.as_mut().unwrap_or(&mut embeddings));
         let taken = loader.finish();
         let tensors = file.tensors().map(|(name, tensor)| (name, tensor.kind, tensor.shape.as_slice()));
         refuse_others(&config, &taken, tensors)?;
@@ -117,6 +118,7 @@ impl Model {
             let x = TensorDesc::packed(a.x.ptr(), RESIDUAL, &shape);
             backend.affine(&AffineDesc::new(x, x, self.config.embedding_scale, 0.0))?;
         }
+        pass.rotations.look_up_query_factors(pass)?;
         self.layers.iter().try_for_each(|layer| layer.forward(pass))
     }
 
@@ -156,6 +158,11 @@ impl Model {
         backend.unary_ext(&UnaryDesc::new(UnaryOp::Tanh, logits, logits))?;
         backend.affine(&AffineDesc::new(logits, logits, cap, 0.0))
     }
+}
+
+/// Makes logits those of the architecture: products with the output matrix have their divisor.
+fn divide_logits(config: &Config, output: &mut Weight) {
+    output.scale = config.logit_divisor.recip();
 }
 
 /// Refuses layers of which only some normalise queries and keys: they share their activations.

@@ -16,8 +16,9 @@ use decoder::Decoder;
 
 use crate::activations::Activations;
 use crate::cache::{Cache, Placement, Run};
-use crate::layer::{Pass, Rotations};
+use crate::layer::Pass;
 use crate::precision::RESIDUAL;
+use crate::rotations::Rotations;
 use crate::{Error, Model, Result};
 
 /// Rows of the longest pass: longer texts take several.
@@ -151,18 +152,7 @@ impl Session {
             _ => return Err(Error::CacheType { cache, activations }),
         }
         let cache = Cache::new(backend, config, cache, sequences, context)?;
-        let max = backend.capabilities()?.max_binding_bytes;
-        let upload = |window| -> BackendResult<[Buffer; 2]> {
-            let (cos, sin) = config.rope.tables(context, window);
-            let requested = size_of_val(cos.as_slice());
-            if requested > max {
-                let what = "bytes of a table of rotations";
-                return Err(BackendError::Limit { op: "session", what, requested, max });
-            }
-            Ok([Buffer::from_slice(backend, &cos)?, Buffer::from_slice(backend, &sin)?])
-        };
-        let window = config.rope.window_base.is_some().then(|| upload(true)).transpose()?;
-        let rotations = Rotations { positions: context, global: upload(false)?, window };
+        let rotations = Rotations::new(backend, config, context, activations)?;
         let model = Arc::clone(model);
         Ok(Self { model, cache, rotations, lengths: vec![0; sequences], activations: None, decoder: None })
     }

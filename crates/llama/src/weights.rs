@@ -34,6 +34,8 @@ pub(crate) struct Weight {
     pub(crate) columns: usize,
     /// The arithmetic of products with quants.
     pub(crate) math: MathMode,
+    /// Factor of products; rows that are looked up are without it.
+    pub(crate) scale: f64,
 }
 
 /// How a matrix is stored on the device.
@@ -149,12 +151,12 @@ impl<'a> Loader<'a> {
         if required || self.has(name) { self.f32_vector(name, len).map(Some) } else { Ok(None) }
     }
 
-    /// Vectors one after the other as `dtype`, zeros in place of those that the file lacks; `None` if it lacks all. Where an
-    /// order and the first of its rows are given, their elements are put in it.
+    /// Vectors one after the other as `dtype`, times a factor, zeros in place of those that the file lacks; `None` if it lacks
+    /// all. Where an order and the first of its rows are given, their elements are put in it.
     pub(crate) fn stacked_vectors(
         &mut self,
         parts: &[(String, usize)],
-        dtype: DType,
+        (dtype, scale): (DType, f64),
         order: Option<(NeighbouringPairs, usize)>,
     ) -> Result<Option<Buffer>> {
         if !parts.iter().any(|(name, _)| self.has(name)) {
@@ -167,6 +169,7 @@ impl<'a> Loader<'a> {
         if let Some((order, first)) = order {
             numbers = order.arranged(first, 1, &numbers);
         }
+        numbers.iter_mut().for_each(|number| *number = (scale * f64::from(*number)) as f32);
         self.upload(dtype, &numbers).map(Some)
     }
 
@@ -217,7 +220,7 @@ impl<'a> Loader<'a> {
             }
         };
         self.uploaded(tensors.iter().map(|(_, tensor)| tensor.data.len()).sum());
-        Ok(Weight { buffer, storage, rows, columns, math: MathMode::Standard })
+        Ok(Weight { buffer, storage, rows, columns, math: MathMode::Standard, scale: 1.0 })
     }
 
     /// Stacked matrices as plain numbers, in an order as [`stacked_matrices`](Self::stacked_matrices) has them.
@@ -263,7 +266,7 @@ impl<'a> Loader<'a> {
     /// The vector `name` of `columns` numbers, as a matrix of one row.
     pub(crate) fn row(&mut self, name: &str, columns: usize) -> Result<Weight> {
         let (buffer, storage) = (self.vector(name, columns)?, Storage::Dense(self.dtype));
-        Ok(Weight { buffer, storage, rows: 1, columns, math: MathMode::Standard })
+        Ok(Weight { buffer, storage, rows: 1, columns, math: MathMode::Standard, scale: 1.0 })
     }
 
     /// One matrix.
@@ -272,7 +275,8 @@ impl<'a> Loader<'a> {
     }
 }
 
-fn upload(buffer: &Buffer, dtype: DType, numbers: &[f32]) -> Result<()> {
+/// Uploads numbers as a type.
+pub(crate) fn upload(buffer: &Buffer, dtype: DType, numbers: &[f32]) -> Result<()> {
     match dtype {
         DType::F16 => buffer.upload(&dense::halves(numbers))?,
         _ => buffer.upload(numbers)?,

@@ -55,10 +55,12 @@ pub struct RopeConfig {
     pub dim: usize,
     /// Base of the wavelengths.
     pub base: f64,
-    /// Base in layers with a window, which don't scale, where it is another one (Gemma 3).
+    /// Base in layers with a window, if these don't scale (Gemma 3, OLMo 3).
     pub window_base: Option<f64>,
     /// Scaling in all other layers.
     pub scaling: RopeScaling,
+    /// Of how many layers in a row the last one isn't rotated (NoPE, Kazemnejad et al. 2023), if there are such layers.
+    pub no_rope_interval: Option<usize>,
 }
 
 impl RopeConfig {
@@ -66,7 +68,7 @@ impl RopeConfig {
         keys: &Keys<'_>,
         file: &Gguf<'_>,
         architecture: Architecture,
-        head_dim: usize,
+        (head_dim, has_window): (usize, bool),
     ) -> Result<Self> {
         let dim = keys.size_or("rope.dimension_count", head_dim)?;
         keys.require(
@@ -76,6 +78,7 @@ impl RopeConfig {
             dim,
         )?;
         let gemma3 = architecture == Architecture::Gemma3;
+        let is_window_apart = gemma3 || architecture == Architecture::Olmo2 && has_window;
         let base = if gemma3 {
             // Far from the usual one, so that a file has to say it. Early files from Ollama have another name for it.
             keys.number(keys.either(["rope.freq_base", "rope.global.freq_base"]))?
@@ -86,15 +89,33 @@ impl RopeConfig {
         let key = keys.either(["rope.freq_base_swa", "rope.local.freq_base"]);
         let window_base = keys.number_or(key, if gemma3 { DEFAULT_BASE } else { base })?;
         keys.require(key, window_base > 0.0, "more than 0", window_base)?;
-        keys.require(key, gemma3 || window_base == base, base, window_base)?;
+        keys.require(key, is_window_apart || window_base == base, base, window_base)?;
+        let no_rope_interval = match architecture {
+            // Files of a model that isn't rotated say that it wasn't trained to be.
+            Architecture::Granite => {
+                keys.flag("rope.scaling.finetuned")?.is_some_and(|rotates| !rotates).then_some(1)
+            }
+            Architecture::SmolLm3 => Some(4),
+            _ => None,
+        };
         Ok(Self {
-            // The weights of llama files are permuted for neighbouring pairs.
-            style: if architecture == Architecture::Llama { RopeStyle::Interleaved } else { RopeStyle::Half },
+            style: if architecture.has_neighbouring_pairs() {
+                RopeStyle::Interleaved
+            } else {
+                RopeStyle::Half
+            },
             dim,
             base,
-            window_base: gemma3.then_some(window_base),
+            window_base: is_window_apart.then_some(window_base),
             scaling: scaling(keys, file, architecture, (dim, base))?,
+            no_rope_interval,
         })
+    }
+
+    /// Whether queries and keys of layer `index` are rotated.
+    #[must_use]
+    pub fn rotates(&self, index: usize) -> bool {
+        self.no_rope_interval.is_none_or(|interval| !(index + 1).is_multiple_of(interval))
     }
 
     /// Cosines and sines, each `[positions, dim/2]`, of layers with or without a window, in a cache of so many
@@ -163,7 +184,8 @@ fn scaling(
         // Its authors round the ends of the range between short and long wavelengths to whole pairs; gpt-oss was trained
         // without that, which files don't say.
         let is_rounded = architecture != Architecture::GptOss;
-        return yarn(keys, (dim, base), magnitude, is_rounded);
+        let is_mistral = architecture == Architecture::Mistral3;
+        return yarn(keys, (dim, base), magnitude, [is_rounded, is_mistral]);
     }
     let is_known = matches!(kind, None | Some("none" | "linear"));
     keys.require("rope.scaling.type", is_known, "none, linear or yarn", text(kind))?;
@@ -184,7 +206,7 @@ fn yarn(
     keys: &Keys<'_>,
     (dim, base): (usize, f64),
     attention_factor: f64,
-    is_rounded: bool,
+    [is_rounded, may_have_divisor]: [bool; 2],
 ) -> Result<RopeScaling> {
     let factor = divisor(keys)?;
     keys.require("rope.scaling.factor", factor >= 1.0, "1 or more", factor)?;
@@ -201,8 +223,11 @@ fn yarn(
     // A negative number stands for the one that the type has.
     let mix = keys.number_or("rope.scaling.yarn_ext_factor", 1.0)?;
     keys.require("rope.scaling.yarn_ext_factor", mix == 1.0 || mix < 0.0, 1, mix)?;
-    let logarithms = keys.number_or("rope.scaling.yarn_log_multiplier", 0.0)?;
-    keys.require("rope.scaling.yarn_log_multiplier", logarithms == 0.0, 0, logarithms)?;
+    // Of the divisor of the magnitude, which DeepSeek's authors call mscale_all_dim.
+    let key = "rope.scaling.yarn_log_multiplier";
+    let logarithms = keys.number_or(key, 0.0)?;
+    keys.require(key, logarithms == 0.0 || may_have_divisor, 0, logarithms)?;
+    keys.require(key, logarithms >= 0.0, "0 or more", logarithms)?;
     // The pair that turns so many times in the original context.
     let pair_of =
         |turns: f64| dim as f64 * (original / (turns * std::f64::consts::TAU)).ln() / (2.0 * base.ln());
@@ -213,7 +238,8 @@ fn yarn(
         let slowed = ((pair as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0);
         (1.0 - slowed + slowed / factor).recip()
     });
-    let magnitude = attention_factor * more * (1.0 + 0.1 * factor.ln());
+    let magnitude_of = |multiplier: f64| 1.0 + 0.1 * multiplier * factor.ln();
+    let magnitude = attention_factor * more * magnitude_of(1.0) / magnitude_of(logarithms);
     Ok(RopeScaling::Yarn { factors: factors.collect(), magnitude })
 }
 
@@ -256,7 +282,14 @@ mod tests {
     fn long_factors_are_those_of_contexts_beyond_the_original() {
         let scaling =
             RopeScaling::Long { short: vec![1.0, 2.0], long: vec![4.0, 8.0], original: 10, magnitude: 1.25 };
-        let rope = RopeConfig { style: RopeStyle::Half, dim: 4, base: 100.0, window_base: None, scaling };
+        let rope = RopeConfig {
+            style: RopeStyle::Half,
+            dim: 4,
+            base: 100.0,
+            window_base: None,
+            scaling,
+            no_rope_interval: None,
+        };
         for (positions, factors) in [(10, [1.0, 2.0]), (11, [4.0, 8.0])] {
             let (cosines, sines) = rope.tables(positions, false);
             assert_eq!((cosines.len(), sines.len()), (2 * positions, 2 * positions));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use backend_api::ComputeBackend;
 
-use super::{Model, alike};
+use super::{Model, alike, divide_logits};
 use crate::gguf::{Index, Source};
 use crate::layer::Layer;
 use crate::weights::{Loader, refuse_others};
@@ -36,7 +36,7 @@ impl Model {
         let mut pieces = Pieces { backend, source, index, precision, taken, progress };
 
         let name = "token_embd.weight";
-        let embeddings =
+        let mut embeddings =
             pieces.load(|tensor| tensor == name, |loader| loader.matrix(name, rows, hidden)).await?;
         // Not by the number that the metadata claims: a layer that isn't there ends the loop.
         let mut layers = Vec::new();
@@ -52,7 +52,8 @@ impl Model {
             let output = loader.has(ends[1]).then(|| loader.matrix(ends[1], rows, hidden)).transpose()?;
             Ok((norm, output))
         };
-        let (output_norm, output) = pieces.load(|tensor| ends.contains(&tensor), load).await?;
+        let (output_norm, mut output) = pieces.load(|tensor| ends.contains(&tensor), load).await?;
+        divide_logits(&config, output.as_mut().unwrap_or(&mut embeddings));
         refuse_others(&config, &pieces.taken, index.tensors())?;
         // With what isn't needed.
         (pieces.progress)(all);

@@ -16,6 +16,8 @@ const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{
 
 const QWEN2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
+const SEED: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+";
+
 const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 const GPT4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
@@ -27,7 +29,11 @@ pub(super) enum Words {
     /// GPT-2's, with digits one by one.
     SmolLm,
     Llama3,
+    /// Llama 3's, of vocabularies with merges for all of their tokens.
+    Dbrx,
     Qwen2,
+    /// Qwen 2's, with ends of lines apart from what is before them.
+    Seed,
     Tekken,
     Gpt4o,
 }
@@ -37,15 +43,21 @@ impl Words {
         let value = metadata.get(KEY).ok_or_else(|| Error::MissingKey { key: KEY.to_owned() })?;
         match value.text() {
             Some("gpt-2" | "gpt2") => Ok(Self::Gpt2),
-            Some("smollm") => Ok(Self::SmolLm),
+            Some("smollm" | "refact") => Ok(Self::SmolLm),
             Some("llama-bpe" | "llama3" | "llama-v3") => Ok(Self::Llama3),
+            Some("dbrx" | "smaug-bpe") => Ok(Self::Dbrx),
             Some("qwen2" | "deepseek-r1-qwen") => Ok(Self::Qwen2),
+            Some("seed-coder") => Ok(Self::Seed),
             Some("tekken") => Ok(Self::Tekken),
             Some("gpt-4o") => Ok(Self::Gpt4o),
             // Among them "default", which stands for words that the file's converter didn't know.
             other => {
                 let got = other.map_or_else(|| format!("{value:?}"), str::to_owned);
-                Err(Error::value(KEY, "gpt-2, smollm, llama-bpe, qwen2, tekken or gpt-4o", got))
+                Err(Error::value(
+                    KEY,
+                    "gpt-2, smollm, refact, llama-bpe, dbrx, smaug-bpe, qwen2, seed-coder, tekken or gpt-4o",
+                    got,
+                ))
             }
         }
     }
@@ -67,8 +79,9 @@ impl Words {
             Self::SmolLm => {
                 return Ok(Sequence::new(vec![Digits::new(true).into(), bytes(true).into()]).into());
             }
-            Self::Llama3 => LLAMA3,
+            Self::Llama3 | Self::Dbrx => LLAMA3,
             Self::Qwen2 => QWEN2,
+            Self::Seed => SEED,
             Self::Tekken => TEKKEN,
             Self::Gpt4o => GPT4O,
         };
@@ -100,7 +113,9 @@ mod tests {
             (Words::Gpt2, "camelCase|ĠISN|'|T|Ġ12345|!|Ċ|/|x|Ġ|Ġy|'s"),
             (Words::SmolLm, "camelCase|ĠISN|'|T|Ġ|1|2|3|4|5|!|Ċ|/|x|Ġ|Ġy|'s"),
             (Words::Llama3, "camelCase|ĠISN|'T|Ġ|123|45|!Ċ|/x|Ġ|Ġy|'s"),
+            (Words::Dbrx, "camelCase|ĠISN|'T|Ġ|123|45|!Ċ|/x|Ġ|Ġy|'s"),
             (Words::Qwen2, "camelCase|ĠISN|'T|Ġ|1|2|3|4|5|!Ċ|/x|Ġ|Ġy|'s"),
+            (Words::Seed, "camelCase|ĠISN|'T|Ġ|1|2|3|4|5|!|Ċ|/x|Ġ|Ġy|'s"),
             (Words::Tekken, "camel|Case|ĠISN|'T|Ġ|1|2|3|4|5|!Ċ/|x|Ġ|Ġy|'s"),
             (Words::Gpt4o, "camel|Case|ĠISN'T|Ġ|123|45|!Ċ/|x|Ġ|Ġy's"),
         ] {
@@ -131,7 +146,15 @@ mod tests {
             }
             Words::of(Gguf::parse(&file).unwrap().metadata())
         };
-        assert_eq!(of(Some("gpt-2")).unwrap(), Words::Gpt2);
+        for (name, expected) in [
+            ("gpt-2", Words::Gpt2),
+            ("refact", Words::SmolLm),
+            ("dbrx", Words::Dbrx),
+            ("smaug-bpe", Words::Dbrx),
+            ("seed-coder", Words::Seed),
+        ] {
+            assert_eq!(of(Some(name)).unwrap(), expected);
+        }
         assert!(matches!(of(None), Err(Error::MissingKey { key }) if key == KEY));
         let error = of(Some("default")).unwrap_err().to_string();
         assert!(error.contains("tokenizer.ggml.pre is default"), "{error}");

@@ -28,10 +28,11 @@ fn other_models_are_refused_by_key() {
 
 #[test]
 fn scaling_of_rotations_is_computed_or_refused() {
-    let scaling = |more: &[(&str, u32, &[u8])]| {
-        let bytes = with("llama", more);
+    let scaling_of = |architecture: &str, more: &[(&str, u32, &[u8])]| {
+        let bytes = with(architecture, more);
         Config::from_gguf(&Gguf::parse(&bytes).unwrap()).map(|config| config.rope.scaling).ok()
     };
+    let scaling = |more: &[(&str, u32, &[u8])]| scaling_of("llama", more);
     let kind = |name: &str| {
         let mut bytes = Vec::new();
         text(&mut bytes, name);
@@ -51,14 +52,15 @@ fn scaling_of_rotations_is_computed_or_refused() {
     assert_eq!(typed("llama3"), None);
     assert_eq!(typed("longrope"), None, "without its factors");
     let (kind, original) = (kind("yarn"), 4096u32.to_le_bytes());
-    let yarn = |more: &[(&str, u32, &[u8])]| {
+    let yarn_of = |architecture: &str, more: &[(&str, u32, &[u8])]| {
         let keys: [(&str, u32, &[u8]); 3] = [
             ("rope.scaling.type", 8, &kind),
             ("rope.scaling.factor", 6, &four),
             ("rope.scaling.original_context_length", 4, &original),
         ];
-        scaling(&[&keys, more].concat())
+        scaling_of(architecture, &[&keys, more].concat())
     };
+    let yarn = |more: &[(&str, u32, &[u8])]| yarn_of("llama", more);
     let Some(RopeScaling::Yarn { factors, magnitude }) = yarn(&[]) else { panic!("no YaRN") };
     // Of 8 pairs, 2.6 turns 32 times and 5.6 once: the range is from 2 to 6.
     let expected = [1.0, 1.0, 1.0, 1.0 / 0.8125, 1.6, 1.0 / 0.4375, 4.0, 4.0];
@@ -69,6 +71,15 @@ fn scaling_of_rotations_is_computed_or_refused() {
         panic!("no YaRN")
     };
     assert!((scaled - 4.0 * magnitude).abs() < 1e-12, "{scaled}");
+    let divided = |multiplier: f32| {
+        yarn_of("mistral3", &[("rope.scaling.yarn_log_multiplier", 6, &multiplier.to_le_bytes())])
+    };
+    // Of equal factors of the logarithm, the magnitude is 1.
+    let Some(RopeScaling::Yarn { magnitude, .. }) = divided(1.0) else { panic!("no YaRN") };
+    assert!((magnitude - 1.0).abs() < 1e-12, "{magnitude}");
+    for wrong in [-1.0, f32::NAN, f32::INFINITY] {
+        assert_eq!(divided(wrong), None, "{wrong}");
+    }
     for key in ["yarn_log_multiplier", "yarn_ext_factor"] {
         assert_eq!(yarn(&[(&format!("rope.scaling.{key}"), 6, &four)]), None, "{key}");
     }
@@ -156,4 +167,83 @@ fn other_patterns_of_windows_and_of_attention_are_refused() {
     let four = 4f32.to_le_bytes();
     let linear = [("rope.scaling.type", 4, &1u32.to_le_bytes()[..]), ("rope.scaling.factor", 6, &four[..])];
     assert!(!config("llama", &linear));
+}
+
+#[test]
+fn factors_of_granite_are_those_of_the_file() {
+    let of = |architecture: &str, more: &[(&str, f32)]| {
+        let more: Vec<_> = more.iter().map(|(key, number)| (*key, number.to_le_bytes())).collect();
+        let more: Vec<_> = more.iter().map(|(key, number)| (*key, 6, &number[..])).collect();
+        let bytes = with(architecture, &more);
+        Config::from_gguf(&Gguf::parse(&bytes).unwrap()).map(|config| {
+            [config.embedding_scale, config.attention_scale, config.residual_scale, config.logit_divisor]
+        })
+    };
+    let refused = |architecture: &str, more: &[(&str, f32)]| match of(architecture, more) {
+        Err(Error::Value { key, .. } | Error::MissingKey { key }) => key,
+        other => panic!("{other:?}"),
+    };
+    let (all, logits) = (
+        [("embedding_scale", 12.0), ("attention.scale", 0.5), ("residual_scale", 0.25), ("logit_scale", 8.0)],
+        ("logit_scale", 8.0),
+    );
+    assert_eq!(of("granite", &all).unwrap(), [12.0, 0.5, 0.25, 8.0]);
+    // Heads of 16.
+    assert_eq!(of("granite", &[logits]).unwrap(), [1.0, 0.25, 1.0, 8.0]);
+    assert_eq!(refused("granite", &[]), "granite.logit_scale");
+    for (name, scale) in all {
+        for wrong in [0.0, -1.0, f32::NAN, f32::INFINITY, 1e-40, 3e38] {
+            let more = if name == logits.0 { vec![(name, wrong)] } else { vec![logits, (name, wrong)] };
+            assert_eq!(refused("granite", &more), format!("granite.{name}"), "{wrong}");
+        }
+        // Others have their own.
+        assert_eq!(refused("llama", &[(name, scale)]), format!("llama.{name}"));
+    }
+    assert_eq!(
+        of("llama", &[("attention.scale", 0.25), ("logit_scale", 1.0)]).unwrap(),
+        [1.0, 0.25, 1.0, 1.0]
+    );
+}
+
+#[test]
+fn temperatures_of_attention_are_computed_or_refused() {
+    let of = |architecture: &str, more: &[(&str, u32, &[u8])]| {
+        let bytes = with(architecture, more);
+        Config::from_gguf(&Gguf::parse(&bytes).unwrap()).map(|config| config.attention_temperature)
+    };
+    let refused = |architecture: &str, more: &[(&str, u32, &[u8])]| match of(architecture, more) {
+        Err(Error::Value { key, .. }) => key,
+        other => panic!("{other:?}"),
+    };
+    let (scale, length) = ("attention.temperature_scale", "attention.temperature_length");
+    let [half, zero, minus, infinite, nan] =
+        [0.5, 0.0, -0.5, f32::INFINITY, f32::NAN].map(|scale| scale.to_le_bytes());
+    let [small, large] = [16u32, 64].map(u32::to_le_bytes);
+    let original = ("rope.scaling.original_context_length", 4, &small[..]);
+    assert_eq!(of("mistral3", &[]).unwrap(), None);
+    assert_eq!(of("mistral3", &[(scale, 6, &zero)]).unwrap(), None);
+    // Files have contexts of 64 tokens.
+    let lengths = |more: &[(&str, u32, &[u8])]| {
+        of("mistral3", more).unwrap().map(|temperature| (temperature.scale, temperature.length))
+    };
+    assert_eq!(lengths(&[(scale, 6, &half)]), Some((0.5, 64)));
+    assert_eq!(lengths(&[(scale, 6, &half), original, (length, 4, &small)]), Some((0.5, 16)));
+    assert_eq!(
+        refused("mistral3", &[(scale, 6, &half), original, (length, 4, &large)]),
+        format!("mistral3.{length}")
+    );
+    for wrong in [minus, infinite, nan] {
+        assert_eq!(refused("mistral3", &[(scale, 6, &wrong)]), format!("mistral3.{scale}"));
+    }
+    assert_eq!(refused("llama", &[(scale, 6, &half)]), format!("llama.{scale}"));
+    assert_eq!(refused("llama", &[(length, 4, &small)]), format!("llama.{length}"));
+
+    let temperature = of("mistral3", &[(scale, 6, &half), original]).unwrap().unwrap();
+    assert_eq!(temperature.factors(16), None);
+    let factors = temperature.factors(40).unwrap();
+    let expected = |contexts: f32| 1.0 + 0.5 * contexts.ln();
+    assert_eq!(factors.len(), 40);
+    for (at, contexts) in [(0, 1.0), (15, 1.0), (16, 2.0), (31, 2.0), (32, 3.0), (39, 3.0)] {
+        assert!((factors[at] - expected(contexts)).abs() < 1e-6, "{at}: {}", factors[at]);
+    }
 }

@@ -27,19 +27,35 @@ pub(crate) struct Recipe {
     pub(crate) rope_divisor: f64,
     /// Divides frequencies.
     pub(crate) rope_factors: Vec<f32>,
-    /// Scaling of rotations in all layers.
+    /// Scaling of rotations.
     pub(crate) yarn: Option<Yarn>,
+    /// Whether a layer rotates queries and keys, by its index.
+    pub(crate) rotates: fn(usize) -> bool,
     /// Keys that a layer sees, by its index.
     pub(crate) window: fn(usize) -> Option<usize>,
     pub(crate) softcaps: [f64; 2],
     pub(crate) gelu: bool,
     pub(crate) embedding_scale: f64,
+    /// Of scores, in place of the inverse root of the length of a head.
+    pub(crate) attention_scale: Option<f64>,
+    /// Growth of queries with the logarithm of their position in units of YaRN's original context.
+    pub(crate) temperature: f64,
+    /// Of what a block adds.
+    pub(crate) residual_scale: f64,
+    /// Divides the logits.
+    pub(crate) logit_scale: f64,
     pub(crate) biases: bool,
     /// Also of attention's output.
     pub(crate) output_biases: bool,
     /// A score of each head that has no value.
     pub(crate) sinks: bool,
+    /// Of each head of queries and keys.
     pub(crate) qk_norm: bool,
+    /// Of all queries of a token, and of all of its keys.
+    pub(crate) whole_qk_norm: bool,
+    pub(crate) pre_norms: bool,
+    /// What the norm before the network is called.
+    pub(crate) ffn_norm: &'static str,
     pub(crate) post_norms: bool,
     pub(crate) fused: bool,
     pub(crate) tied: bool,
@@ -54,6 +70,14 @@ pub(crate) struct Yarn {
     pub(crate) factor: f64,
     /// Tokens of the context before.
     pub(crate) original: usize,
+    /// How often pairs at the ends of the range turn in it.
+    pub(crate) turns: [f64; 2],
+    /// The magnitude is divided by one with this factor of its logarithm.
+    pub(crate) log_multiplier: f64,
+    /// The ends of the range are whole pairs.
+    pub(crate) is_rounded: bool,
+    /// Layers with a window are scaled.
+    pub(crate) scales_windows: bool,
 }
 
 /// A mixture of experts.
@@ -91,7 +115,8 @@ pub(crate) fn log_probabilities(recipe: &Recipe, weights: &Weights, tokens: &[u3
         .collect();
     for layer in 0..r.layers {
         let name = |part: &str| format!("blk.{layer}.{part}");
-        let normed: Vec<_> = rows.iter().map(|x| norm(x, w(&name("attn_norm")))).collect();
+        let before = |x: &[f64], part: &str| if r.pre_norms { norm(x, w(&name(part))) } else { x.to_vec() };
+        let normed: Vec<_> = rows.iter().map(|x| before(x, "attn_norm")).collect();
         let attended = attention(r, weights, layer, &normed);
         for (x, attended) in rows.iter_mut().zip(attended) {
             let mut update = product(w(&name("attn_output")), &attended);
@@ -101,11 +126,10 @@ pub(crate) fn log_probabilities(recipe: &Recipe, weights: &Weights, tokens: &[u3
             if r.post_norms {
                 update = norm(&update, w(&name("post_attention_norm")));
             }
-            add(x, &update);
+            add_scaled(x, &update, r.residual_scale);
         }
         for x in &mut rows {
-            let before = if r.architecture == "gpt-oss" { "post_attention_norm" } else { "ffn_norm" };
-            let h = norm(x, w(&name(before)));
+            let h = before(x, r.ffn_norm);
             let mut update = match &r.experts {
                 Some(experts) => mixture(experts, &|part| weights[&name(part)].as_slice(), &h),
                 None => {
@@ -121,13 +145,15 @@ pub(crate) fn log_probabilities(recipe: &Recipe, weights: &Weights, tokens: &[u3
             if r.post_norms {
                 update = norm(&update, w(&name("post_ffw_norm")));
             }
-            add(x, &update);
+            add_scaled(x, &update, r.residual_scale);
         }
     }
     let output = if r.tied { w("token_embd") } else { w("output") };
     let logits = rows.iter().map(|x| product(output, &norm(x, w("output_norm"))));
     logits
-        .map(|logits| log_softmax(&logits.iter().map(|&x| cap(x, r.softcaps[1])).collect::<Vec<_>>()))
+        .map(|logits| {
+            log_softmax(&logits.iter().map(|&x| cap(x / r.logit_scale, r.softcaps[1])).collect::<Vec<_>>())
+        })
         .collect()
 }
 
@@ -194,12 +220,18 @@ fn attention(r: &Recipe, weights: &Weights, layer: usize, rows: &[Vec<f64>]) -> 
         y
     };
     let window = (r.window)(layer);
+    let scale = r.attention_scale.unwrap_or((r.head_dim as f64).sqrt().recip());
     let finish = |mut y: Vec<f64>, norm_name: &str, position: usize| {
+        if r.whole_qk_norm {
+            y = norm(&y, w(norm_name));
+        }
         for head in y.chunks_mut(r.head_dim) {
             if r.qk_norm {
                 head.copy_from_slice(&norm(head, w(norm_name)));
             }
-            rotate(r, head, position, window.is_some());
+            if (r.rotates)(layer) {
+                rotate(r, head, position, window.is_some());
+            }
         }
         y
     };
@@ -215,7 +247,9 @@ fn attention(r: &Recipe, weights: &Weights, layer: usize, rows: &[Vec<f64>]) -> 
     };
     let (mut keys, mut values, mut outputs) = (Vec::new(), Vec::new(), Vec::new());
     for (position, x) in rows.iter().enumerate() {
-        let q = finish(projected("attn_q", 0, q_width, x), "attn_q_norm", position);
+        let mut q = finish(projected("attn_q", 0, q_width, x), "attn_q_norm", position);
+        let contexts = r.yarn.map_or(0, |yarn| position / yarn.original);
+        q.iter_mut().for_each(|q| *q *= 1.0 + r.temperature * (1.0 + contexts as f64).ln());
         keys.push(stored(finish(projected("attn_k", q_width, kv_width, x), "attn_k_norm", position)));
         values.push(stored(projected("attn_v", q_width + kv_width, kv_width, x)));
         let first = window.map_or(0, |window| (position + 1).saturating_sub(window));
@@ -224,7 +258,7 @@ fn attention(r: &Recipe, weights: &Weights, layer: usize, rows: &[Vec<f64>]) -> 
             let shared = head / (r.heads / r.kv_heads) * r.head_dim;
             let scores: Vec<f64> = keys[first..]
                 .iter()
-                .map(|k| cap(dot(q, &k[shared..][..r.head_dim]) / (r.head_dim as f64).sqrt(), r.softcaps[0]))
+                .map(|k| cap(dot(q, &k[shared..][..r.head_dim]) * scale, r.softcaps[0]))
                 .collect();
             let mut sum = vec![0.0; r.head_dim];
             // The sink's weight multiplies nothing.
@@ -242,17 +276,19 @@ fn attention(r: &Recipe, weights: &Weights, layer: usize, rows: &[Vec<f64>]) -> 
 }
 
 impl Yarn {
-    /// The frequency of a pair, and the factor of what is rotated, by the reference of gpt-oss: with 32 and 1 turns in the
-    /// original context as the ends of the range, which aren't rounded.
+    /// The frequency of a pair, and the factor of what is rotated, by the reference of gpt-oss.
     fn scale(self, r: &Recipe, pair: usize, frequency: f64) -> (f64, f64) {
         let half = r.rotary_dim as f64 / 2.0;
         let end = |turns: f64| {
             half * (self.original as f64 / (turns * std::f64::consts::TAU)).ln() / r.rope_base.ln()
         };
-        let (low, high) = (end(32.0), end(1.0));
+        let (low, high) = (end(self.turns[0]), end(self.turns[1]));
+        let (low, high) = if self.is_rounded { (low.floor(), high.ceil()) } else { (low, high) };
         assert!(0.0 < low && low < high && high < half - 1.0, "{low} to {high} of {half}");
         let mask = 1.0 - ((pair as f64 - low) / (high - low)).clamp(0.0, 1.0);
-        (frequency / self.factor * (1.0 - mask) + frequency * mask, 0.1 * self.factor.ln() + 1.0)
+        let magnitude = |multiplier: f64| 0.1 * multiplier * self.factor.ln() + 1.0;
+        let frequency = frequency / self.factor * (1.0 - mask) + frequency * mask;
+        (frequency, magnitude(1.0) / magnitude(self.log_multiplier))
     }
 }
 
@@ -262,7 +298,8 @@ fn rotate(r: &Recipe, head: &mut [f64], position: usize, window: bool) {
     for i in 0..pairs {
         let factor = r.rope_factors.get(i).map_or(1.0, |&factor| f64::from(factor));
         let frequency = base.powf(-2.0 * i as f64 / r.rotary_dim as f64) / factor / divisor;
-        let (frequency, magnitude) = r.yarn.map_or((frequency, 1.0), |yarn| yarn.scale(r, i, frequency));
+        let yarn = r.yarn.filter(|yarn| yarn.scales_windows || !window);
+        let (frequency, magnitude) = yarn.map_or((frequency, 1.0), |yarn| yarn.scale(r, i, frequency));
         let (sine, cosine) = (position as f64 * frequency).sin_cos();
         let (sine, cosine) = (magnitude * sine, magnitude * cosine);
         let (a, b) = if r.interleaved { (2 * i, 2 * i + 1) } else { (i, i + pairs) };
@@ -277,6 +314,10 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
 /// `W · x` for W with rows as long as x.
 fn product(matrix: &[f64], x: &[f64]) -> Vec<f64> {
     matrix.chunks(x.len()).map(|row| dot(row, x)).collect()
+}
+
+fn add_scaled(x: &mut [f64], y: &[f64], scale: f64) {
+    x.iter_mut().zip(y).for_each(|(x, y)| *x += scale * y);
 }
 
 fn add(x: &mut [f64], y: &[f64]) {

@@ -32,14 +32,22 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
         rope_divisor: 1.0,
         rope_factors: Vec::new(),
         yarn: None,
+        rotates: |_| true,
         window: |_| None,
         softcaps: [0.0, 0.0],
         gelu: false,
         embedding_scale: 1.0,
+        attention_scale: None,
+        temperature: 0.0,
+        residual_scale: 1.0,
+        logit_scale: 1.0,
         biases: false,
         output_biases: false,
         sinks: false,
         qk_norm: false,
+        whole_qk_norm: false,
+        pre_norms: true,
+        ffn_norm: "ffn_norm",
         post_norms: false,
         fused: false,
         tied: false,
@@ -55,6 +63,14 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
     };
     let experts =
         Experts { count: 5, used: 2, inner: hidden, shared: 0, normalised: true, scale: 1.0, clamped: false };
+    let yarn = Yarn {
+        factor: 32.0,
+        original: 512,
+        turns: [32.0, 1.0],
+        log_multiplier: 0.0,
+        is_rounded: true,
+        scales_windows: false,
+    };
     match architecture {
         "llama3.1" => {
             let factors = (0..hidden / 8).map(|i| 1.0 + 0.5 * i as f32).collect();
@@ -70,6 +86,7 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
         "qwen3" => {
             Recipe { qk_norm: true, rope_base: 1e6, head_dim: hidden / 2, rotary_dim: hidden / 2, ..base }
         }
+        "gemma" => Recipe { post_norms: false, head_dim: hidden / 2, rotary_dim: hidden / 2, ..gemma },
         "gemma2" => {
             Recipe { softcaps: [5.0, 3.0], window: |layer| (layer % 2 == 0).then_some(WINDOW), ..gemma }
         }
@@ -91,6 +108,7 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
             Recipe { qk_norm: true, rope_base: 1e6, experts: Some(experts), ..base }
         }
         "gpt-oss" => Recipe {
+            ffn_norm: "post_attention_norm",
             biases: true,
             output_biases: true,
             sinks: true,
@@ -99,11 +117,53 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
             // Many turns of most pairs in few tokens.
             rope_base: 100.0,
             window_rope_base: 100.0,
-            yarn: Some(Yarn { factor: 32.0, original: 512 }),
+            yarn: Some(Yarn { is_rounded: false, scales_windows: true, ..yarn }),
             window: |layer| (layer % 2 == 0).then_some(WINDOW),
             experts: Some(Experts { count: 9, used: 4, clamped: true, ..experts }),
             ..base
         },
+        "granite" => Recipe {
+            interleaved: true,
+            tied: true,
+            output_biases: true,
+            embedding_scale: 12.0,
+            attention_scale: Some(0.3),
+            residual_scale: 0.22,
+            logit_scale: 3.0,
+            ..base
+        },
+        "olmo2" => Recipe { pre_norms: false, post_norms: true, whole_qk_norm: true, rope_base: 5e5, ..base },
+        "olmo3" => Recipe {
+            layers: 5,
+            rope_base: 1000.0,
+            window_rope_base: 1000.0,
+            yarn: Some(Yarn { factor: 8.0, ..yarn }),
+            window: |layer| (layer % 4 < 3).then_some(WINDOW),
+            ..recipe("olmo2", hidden)
+        },
+        "mistral3" => Recipe {
+            interleaved: true,
+            rope_base: 1000.0,
+            // A text has three contexts.
+            yarn: Some(Yarn { original: 6, turns: [0.3, 0.02], log_multiplier: 0.5, ..yarn }),
+            temperature: 0.4,
+            ..base
+        },
+        "ernie4_5" => Recipe { interleaved: true, rope_base: 5e5, ..base },
+        "seed_oss" => Recipe {
+            ffn_norm: "post_attention_norm",
+            biases: true,
+            head_dim: hidden / 2,
+            rotary_dim: hidden / 2,
+            rope_base: 1e6,
+            ..base
+        },
+        "granite_nope" => {
+            Recipe { rotates: |_| false, embedding_scale: 1.0, tied: false, ..recipe("granite", hidden) }
+        }
+        "smollm3" => {
+            Recipe { layers: 5, interleaved: true, rope_base: 1e6, rotates: |layer| layer % 4 < 3, ..base }
+        }
         "phi3" => Recipe { fused: true, rotary_dim: hidden / 8, ..base },
         _ => Recipe { interleaved: true, ..base },
     }
@@ -147,11 +207,8 @@ impl RandomModel {
         }
         for layer in 0..r.layers {
             let name = |part: &str| format!("blk.{layer}.{part}");
-            made.vector(&name("attn_norm"), r.hidden)?;
-            if r.architecture == "gpt-oss" {
-                made.vector(&name("post_attention_norm"), r.hidden)?;
-            } else {
-                made.vector(&name("ffn_norm"), r.hidden)?;
+            for norm in ["attn_norm", r.ffn_norm].iter().filter(|_| r.pre_norms) {
+                made.vector(&name(norm), r.hidden)?;
             }
             if r.fused {
                 made.matrix(&name("attn_qkv"), q + 2 * kv, r.hidden, kind, 1.0)?;
@@ -182,6 +239,10 @@ impl RandomModel {
             if r.qk_norm {
                 made.vector(&name("attn_q_norm"), r.head_dim)?;
                 made.vector(&name("attn_k_norm"), r.head_dim)?;
+            }
+            if r.whole_qk_norm {
+                made.vector(&name("attn_q_norm"), q)?;
+                made.vector(&name("attn_k_norm"), kv)?;
             }
             if r.post_norms {
                 made.vector(&name("post_attention_norm"), r.hidden)?;
@@ -236,6 +297,32 @@ impl Made {
             writer.set(key("rope.scaling.type"), Value::Text("yarn".to_owned()));
             writer.set(key("rope.scaling.factor"), Value::F32(yarn.factor as f32));
             writer.set(key("rope.scaling.original_context_length"), Value::U32(yarn.original as u32));
+            for (name, number, usual) in [
+                ("yarn_beta_fast", yarn.turns[0], 32.0),
+                ("yarn_beta_slow", yarn.turns[1], 1.0),
+                ("yarn_log_multiplier", yarn.log_multiplier, 0.0),
+            ] {
+                if number != usual {
+                    writer.set(key(&format!("rope.scaling.{name}")), Value::F32(number as f32));
+                }
+            }
+        }
+        if !(r.rotates)(0) {
+            writer.set(key("rope.scaling.finetuned"), Value::Bool(false));
+        }
+        if r.temperature != 0.0 {
+            writer.set(key("attention.temperature_scale"), Value::F32(r.temperature as f32));
+        }
+        let is_granite = r.architecture == "granite";
+        for (name, scale) in [
+            ("embedding_scale", is_granite.then_some(r.embedding_scale)),
+            ("attention.scale", r.attention_scale),
+            ("residual_scale", is_granite.then_some(r.residual_scale)),
+            ("logit_scale", is_granite.then_some(r.logit_scale)),
+        ] {
+            if let Some(scale) = scale {
+                writer.set(key(name), Value::F32(scale as f32));
+            }
         }
         if let Some(experts) = r.experts {
             let Experts { count, used, inner, shared, scale, .. } = experts;

@@ -52,6 +52,8 @@ pub(crate) fn missing_tensors_are_named(backend: &Arc<dyn ComputeBackend>) -> an
         ("qwen3moe", heads.to_vec()),
         ("gemma2", after.to_vec()),
         ("gemma3", [heads, after].concat()),
+        ("olmo2", [heads, after].concat()),
+        ("seed_oss", vec!["post_attention_norm"]),
     ] {
         let model = RandomModel::new(recipe(architecture, 64), GgmlDType::Q8_0, None)?;
         for norm in norms {
@@ -84,6 +86,9 @@ pub(crate) fn other_tensors_are_refused(backend: &Arc<dyn ComputeBackend>) -> an
         ("llama", "blk.2.attn_norm.weight"),
         ("mixtral", "blk.0.post_ffw_norm.weight"),
         ("phi3", "blk.0.attn_q.weight"),
+        ("granite", "blk.0.post_ffw_norm.weight"),
+        ("olmo2", "blk.0.attn_norm.weight"),
+        ("seed_oss", "blk.0.ffn_norm.weight"),
     ] {
         check(&with(architecture, name)?.file, name)?;
     }

@@ -16,6 +16,7 @@ const ALIGNMENT: usize = 32;
 pub(crate) enum Value {
     U32(u32),
     F32(f32),
+    Bool(bool),
     Text(String),
 }
 
@@ -116,6 +117,10 @@ fn write(file: &mut Vec<u8>, value: &Value) {
         Value::F32(x) => {
             file.extend(6u32.to_le_bytes());
             file.extend(x.to_le_bytes());
+        }
+        Value::Bool(x) => {
+            file.extend(7u32.to_le_bytes());
+            file.push(u8::from(*x));
         }
         Value::Text(x) => {
             file.extend(8u32.to_le_bytes());
