@@ -86,7 +86,7 @@ fn products(first: Halves, last: Halves, columns: Columns) -> Elements {
 }
 
 // Sums of A's words, of which minima are subtracted as often.
-fn sums_of(columns: Columns) -> Elements {
+fn sums_of_words(columns: Columns) -> Elements {
   let ones = Halves(vec4<f16>(1.0h), vec4<f16>(1.0h));
   return products(ones, ones, columns);
 }
@@ -127,15 +127,15 @@ fn add_block(
     let high_1 = scale_of(pair.high_scales, block, 2u);
     let scaled = added(added(sums, half, low_0.scale, high_0.scale), other, low_1.scale, high_1.scale);
     if HAS_MIN {
-      let half_of_a = sums_of(keep(columns, j < 2u));
-      let other_of_a = sums_of(keep(columns, j >= 2u));
+      let half_of_a = sums_of_words(keep(columns, j < 2u));
+      let other_of_a = sums_of_words(keep(columns, j >= 2u));
       return added(added(scaled, half_of_a, -low_0.min, -high_0.min), other_of_a, -low_1.min, -high_1.min);
     }
     return scaled;
   }
   let scaled = added(sums, products(first, last, columns), low.scale, high.scale);
   if HAS_MIN {
-    return added(scaled, sums_of(columns), -low.min, -high.min);
+    return added(scaled, sums_of_words(columns), -low.min, -high.min);
   }
   return scaled;
 }

@@ -59,11 +59,11 @@ fn planes_of_integers(layout: &QuantLayout) -> Vec<u8> {
                 random(at) & 3
             }
         }
-        // Scales from 0 to 3, 32 less than their six bits.
+        // −1 and 1 in turn: 31 and 33, whose upper two bits and low four are apart.
         ScaleKind::SuperBlockSigned if scales.contains(&at) => match (at - scales.start) % 8 {
             0 | 1 => scale(at),
-            2 | 3 => 0b1010_1010,
-            _ => random(at) & 0x33,
+            2 | 3 => 0b1001_1001,
+            _ => 0x1F,
         },
         // 2^(e − 128).
         ScaleKind::Exponent if scales.contains(&at) => 128 + (random(at) & 1),
