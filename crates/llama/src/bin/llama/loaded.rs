@@ -1,6 +1,6 @@
 //! A model with its device and its tokenizer.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -121,10 +121,15 @@ pub(crate) fn warm_up(session: &Session, prompts: &[usize], sampling: &SamplingA
 }
 
 fn map(path: &Path) -> io::Result<Mmap> {
-    let file = File::open(path)?;
-    if file.metadata()?.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
+    // Before it is opened: a pipe would wait there for a writer.
+    let kind = fs::metadata(path)?.file_type();
+    if !kind.is_file() {
+        let what = if kind.is_dir() { "a directory" } else { "not a regular file" };
+        return Err(io::Error::other(format!(
+            "it is {what}; a model must be a regular file, as it is mapped into memory"
+        )));
     }
+    let file = File::open(path)?;
     // SAFETY: the map is only read, and only while the model is uploaded. Whoever changes the file meanwhile
     // changes what is read; that is the caller's to avoid, as with every mapped file.
     unsafe { Mmap::map(&file) }
