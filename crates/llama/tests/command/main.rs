@@ -1,5 +1,6 @@
 //! The command as a user calls it, with the model of this repository on the CPU.
 
+mod chats;
 mod outputs;
 mod prompts;
 mod spellings;

@@ -3,6 +3,7 @@
 mod args;
 mod bench;
 mod chat;
+mod input;
 mod loaded;
 mod perplexity;
 mod report;

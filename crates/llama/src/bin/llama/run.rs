@@ -9,6 +9,7 @@ use model_cli::note;
 use serde::Serialize;
 
 use crate::args::{RunArgs, SamplingArgs};
+use crate::input;
 use crate::loaded::{self, Loaded};
 use crate::report::{self, About, Speed};
 use crate::text;
@@ -29,11 +30,21 @@ struct Report {
 /// A text that went on.
 pub(crate) struct Streamed {
     pub(crate) tokens: Vec<u32>,
-    speed: Speed,
+    pub(crate) speed: Speed,
     ended: Ended,
 }
 
 impl Streamed {
+    /// Why the text ended, as documents say it.
+    pub(crate) const fn ended(&self) -> &'static str {
+        match self.ended {
+            Ended::End => "end",
+            Ended::Count => "count",
+            Ended::Context => "context",
+            Ended::Stopped => "stopped",
+        }
+    }
+
     /// Ends the line, and tells the speed on the standard error, and whether the context is full.
     pub(crate) fn show_end(&self, session: &Session) -> anyhow::Result<()> {
         report::line(format_args!(""))?;
@@ -74,21 +85,14 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     if shown {
         return streamed.show_end(&session);
     }
-    let Streamed { tokens, speed, ended } = streamed;
-    let ended = match ended {
-        Ended::End => "end",
-        Ended::Count => "count",
-        Ended::Context => "context",
-        Ended::Stopped => "stopped",
-    };
-    let text = loaded.tokenizer.decode(&tokens);
+    let text = loaded.tokenizer.decode(&streamed.tokens);
     report::json(&Report {
         about: About::new(&loaded, &args.common, &session),
         prompt: given,
         text,
-        ended,
+        ended: streamed.ended(),
         warm_up_seconds,
-        speed,
+        speed: streamed.speed,
     })
 }
 
@@ -105,6 +109,9 @@ pub(crate) fn stream(
     let mut text = TextStream::default();
     let mut show = |token| {
         first.get_or_insert_with(|| start.elapsed().as_secs_f64());
+        if input::is_interrupted() {
+            return false;
+        }
         if !shown {
             return true;
         }
