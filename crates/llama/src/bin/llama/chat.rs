@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::args::{ChatArgs, SamplingArgs};
 use crate::input::Lines;
-use crate::loaded::{self, Loaded};
+use crate::loaded::{self, Loaded, Ready};
 use crate::report::{self, About, Speed};
 use crate::run::stream;
 
@@ -17,7 +17,7 @@ use crate::run::stream;
 struct Report {
     #[serde(flatten)]
     about: About,
-    /// For kernels to be compiled ahead, once the model was loaded.
+    /// For kernels that weren't compiled yet when the model was loaded.
     warm_up_seconds: f64,
     messages: Vec<Said>,
 }
@@ -63,13 +63,13 @@ struct Chat<'a> {
 const MESSAGES: [usize; 8] = [1, 4, 8, 16, 32, 64, 128, 512];
 
 pub(crate) fn run(args: &ChatArgs) -> anyhow::Result<()> {
-    let loaded = loaded::load(&args.common)?;
-    let template = match &loaded.template {
-        Ok(Some(template)) => template,
-        Ok(None) => bail!("{} has no chat template: it goes on with texts, by `llama run`", loaded.name),
-        Err(error) => bail!("{error}"),
+    let begin = |loaded: &Loaded| {
+        template(loaded)?;
+        Ok((loaded.session(&args.common)?, MESSAGES.to_vec()))
     };
-    let session = loaded.session(&args.common)?;
+    let Ready { loaded, session, warm_up_seconds } =
+        loaded::load_and_warm_up(&args.common, &args.sampling, begin)?;
+    let template = template(&loaded)?;
     let about = About::new(&loaded, &args.common, &session);
     let messages: Vec<Message> =
         args.system.iter().map(|text| Message::new("system", text.as_str())).collect();
@@ -78,7 +78,6 @@ pub(crate) fn run(args: &ChatArgs) -> anyhow::Result<()> {
     if shown {
         report::device(&loaded);
     }
-    let warm_up_seconds = loaded::warm_up(&session, &MESSAGES, &args.sampling);
     let chat = Chat { loaded: &loaded, template, session, messages, cached: Vec::new() };
     let ended = converse(chat, args, &mut said);
     if !shown {
@@ -86,6 +85,14 @@ pub(crate) fn run(args: &ChatArgs) -> anyhow::Result<()> {
         report::json(&Report { about, warm_up_seconds, messages: said })?;
     }
     ended
+}
+
+fn template(loaded: &Loaded) -> anyhow::Result<&ChatTemplate> {
+    match &loaded.template {
+        Ok(Some(template)) => Ok(template),
+        Ok(None) => bail!("{} has no chat template: it goes on with texts, by `llama run`", loaded.name),
+        Err(error) => bail!("{error}"),
+    }
 }
 
 /// What `/help` shows.

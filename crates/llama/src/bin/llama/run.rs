@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::args::{RunArgs, SamplingArgs};
 use crate::input;
-use crate::loaded::{self, Loaded};
+use crate::loaded::{self, Loaded, Ready};
 use crate::report::{self, About, Speed};
 use crate::text;
 
@@ -21,7 +21,7 @@ struct Report {
     prompt: String,
     text: String,
     ended: &'static str,
-    /// For kernels to be compiled ahead, once the model was loaded.
+    /// For kernels that weren't compiled yet when the model was loaded.
     warm_up_seconds: f64,
     #[serde(flatten)]
     speed: Speed,
@@ -64,21 +64,23 @@ impl Streamed {
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     let given = text::prompt(args)?;
-    let loaded = loaded::load(&args.common)?;
-    let mut session = loaded.session(&args.common)?;
-    let prompt = loaded.tokenizer.encode(&given, true)?;
-    ensure!(!prompt.is_empty(), "there is no text to go on with");
-    let (tokens, context) = (prompt.len(), session.context());
-    ensure!(
-        tokens <= context,
-        "the prompt has {tokens} tokens, the context holds {context}; give a larger --ctx"
-    );
+    let mut prompt = Vec::new();
+    let begin = |loaded: &Loaded| {
+        let session = loaded.session(&args.common)?;
+        prompt = loaded.tokenizer.encode(&given, true)?;
+        ensure!(!prompt.is_empty(), "there is no text to go on with");
+        let (tokens, context) = (prompt.len(), session.context());
+        ensure!(
+            tokens <= context,
+            "the prompt has {tokens} tokens, the context holds {context}; give a larger --ctx"
+        );
+        Ok((session, vec![tokens]))
+    };
+    let Ready { loaded, mut session, warm_up_seconds } =
+        loaded::load_and_warm_up(&args.common, &args.sampling, begin)?;
     let shown = !args.common.json;
     if shown {
         report::device(&loaded);
-    }
-    let warm_up_seconds = loaded::warm_up(&session, &[tokens], &args.sampling);
-    if shown {
         report::text(&given)?;
     }
     let streamed = stream(&loaded, &mut session, &prompt, &args.sampling, shown)?;
