@@ -143,7 +143,7 @@ pub enum BackendError {
         tried: Vec<String>,
     },
     /// No backend of that name is registered.
-    #[error("no backend is called {name:?}{} (known: {})", named_by(*variable), known.join(", "))]
+    #[error("no backend is called {name:?}{} (known: {})", named_by(*variable), with_auto(known))]
     UnknownBackend {
         /// The name asked for.
         name: String,
@@ -199,6 +199,11 @@ pub enum BackendError {
 /// A variant for a text, where there is one.
 fn in_brackets(variant: &str) -> String {
     if variant.is_empty() { String::new() } else { format!(" ({variant})") }
+}
+
+/// The names that a registry takes: its own and those of its backends.
+fn with_auto(known: &[String]) -> String {
+    std::iter::once("auto").chain(known.iter().map(String::as_str)).collect::<Vec<_>>().join(", ")
 }
 
 /// Who asked for a backend, where it was the environment.

@@ -186,6 +186,7 @@ fn a_choice_says_what_it_passed_over() {
         missing,
         BackendError::UnknownBackend { name: "b:1".into(), variable: None, known: vec!["a".into()] }
     );
+    assert_eq!(missing.to_string(), "no backend is called \"b:1\" (known: auto, a)");
     registry.register(Factory("a", vec![DeviceKind::Cpu, DeviceKind::DiscreteGpu], 2));
     let BackendError::NoAdapter { tried } = now(registry.select_async("auto")).unwrap_err() else {
         panic!("another error");

@@ -70,3 +70,4 @@ pub use precision::Precision;
 pub use sampler::{Sampler, Sampling};
 pub use session::{Input, Logits, Session, SessionOptions};
 pub use tokenizer::Tokenizer;
+pub use weights::Filling;

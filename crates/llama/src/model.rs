@@ -13,7 +13,7 @@ use crate::gguf::Gguf;
 use crate::layer::{Layer, Pass, normalise};
 use crate::linear::Into;
 use crate::precision::RESIDUAL;
-use crate::weights::{Loader, Weight, refuse_others};
+use crate::weights::{Filling, Loader, Weight, refuse_others};
 use crate::{Config, Error, Precision, Result};
 
 /// A decoder's weights. What it remembers of texts is in a [`Session`](crate::Session).
@@ -52,10 +52,25 @@ impl Model {
         backend: &Arc<dyn ComputeBackend>,
         file: &Gguf<'_>,
         precision: Precision,
-        mut progress: impl FnMut(usize, usize),
+        progress: impl FnMut(usize, usize),
     ) -> Result<Self> {
+        let (model, filling) = Self::allocate(backend, file, precision)?;
+        filling.run(progress)?;
+        Ok(model)
+    }
+
+    /// The first half of [`load_with`](Self::load_with): a model whose matrices have their places on the device, and what
+    /// [fills](Filling::run) them. Kernels may be compiled meanwhile.
+    ///
+    /// # Errors
+    /// As [`load_with`](Self::load_with).
+    pub fn allocate<'a>(
+        backend: &'a Arc<dyn ComputeBackend>,
+        file: &'a Gguf<'a>,
+        precision: Precision,
+    ) -> Result<(Self, Filling<'a>)> {
         let config = Config::from_gguf(file)?;
-        let mut loader = Loader::new(backend, file, precision, &mut progress)?;
+        let mut loader = Loader::new(backend, file, precision)?;
         let (rows, hidden) = (config.vocabulary, config.hidden);
         let mut embeddings = loader.matrix("token_embd.weight", rows, hidden)?;
         // Not by the number that the metadata claims: a layer that isn't there ends the loop.
@@ -68,10 +83,11 @@ impl Model {
         let output = loader.has("output.weight");
         let mut output = output.then(|| loader.matrix("output.weight", rows, hidden)).transpose()?;
         divide_logits(&config, output.as_mut().unwrap_or(&mut embeddings));
-        let taken = loader.finish();
+        let (taken, filling) = loader.finish();
         let tensors = file.tensors().map(|(name, tensor)| (name, tensor.kind, tensor.shape.as_slice()));
         refuse_others(&config, &taken, tensors)?;
-        Ok(Self { backend: Arc::clone(backend), config, embeddings, layers, output_norm, output, precision })
+        let backend = Arc::clone(backend);
+        Ok((Self { backend, config, embeddings, layers, output_norm, output, precision }, filling))
     }
 
     /// With another arithmetic of all products with quantised weights: [`MathMode::Int8`] allows their activations to

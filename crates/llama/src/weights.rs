@@ -2,28 +2,27 @@
 
 mod dense;
 mod experts;
+mod filling;
 mod pairs;
 mod planes;
 mod taken;
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use backend_api::desc::{Matrix, QuantMatmulDesc, QuantMatrix};
 use backend_api::owned::Buffer;
-use backend_api::quant::{self, QuantFormat};
-use backend_api::{BackendError, ComputeBackend, DType, ErrorKind, MathMode};
+use backend_api::quant::{QuantFormat, QuantLayout};
+use backend_api::{BackendError, ComputeBackend, DType, ErrorKind, MathMode, MaybeSync};
 
 use crate::gguf::{Gguf, Tensor, TensorType};
 use crate::precision::Precision;
 use crate::{Error, Result};
+pub use filling::Filling;
+pub(crate) use dense::upload;
 pub(crate) use pairs::NeighbouringPairs;
 use planes::Rows;
 pub(crate) use taken::refuse_others;
-
-/// Hears of the bytes of tensors uploaded so far, and of those in the file.
-pub(crate) type Progress<'a> = &'a mut dyn FnMut(usize, usize);
 
 /// A matrix on the device, row-major.
 #[derive(Debug)]
@@ -47,7 +46,8 @@ pub(crate) enum Storage {
     Quant(QuantFormat),
 }
 
-/// A file's tensors and the device that they go to.
+/// A file's tensors and the device that they go to. Vectors are uploaded as they are asked for; matrices are allocated, and filled
+/// by what [`finish`](Self::finish) returns.
 pub(crate) struct Loader<'a> {
     pub(crate) backend: &'a Arc<dyn ComputeBackend>,
     file: &'a Gguf<'a>,
@@ -57,9 +57,7 @@ pub(crate) struct Loader<'a> {
     has_quant: bool,
     /// Names of the tensors that were read.
     taken: BTreeSet<String>,
-    uploaded: usize,
-    total: usize,
-    progress: Progress<'a>,
+    filling: Filling<'a>,
 }
 
 impl<'a> Loader<'a> {
@@ -67,9 +65,8 @@ impl<'a> Loader<'a> {
         backend: &'a Arc<dyn ComputeBackend>,
         file: &'a Gguf<'a>,
         precision: Precision,
-        progress: Progress<'a>,
     ) -> Result<Self> {
-        let total = file.tensors().fold(0usize, |sum, (_, tensor)| sum.saturating_add(tensor.data.len()));
+        let all = file.tensors().fold(0usize, |sum, (_, tensor)| sum.saturating_add(tensor.data.len()));
         let (has_f16, has_quant) = (backend.capabilities()?.f16, has_quant(backend.as_ref())?);
         let dtype = precision.operands();
         if dtype == DType::F16 && !has_f16 {
@@ -78,17 +75,8 @@ impl<'a> Loader<'a> {
                     .to_owned();
             return Err(BackendError::Unsupported { op: "load", need }.into());
         }
-        Ok(Self {
-            backend,
-            file,
-            dtype,
-            has_f16,
-            has_quant,
-            taken: BTreeSet::new(),
-            uploaded: 0,
-            total,
-            progress,
-        })
+        let (taken, filling) = (BTreeSet::new(), Filling::new(all));
+        Ok(Self { backend, file, dtype, has_f16, has_quant, taken, filling })
     }
 
     /// The type of activations but the residual stream.
@@ -96,10 +84,9 @@ impl<'a> Loader<'a> {
         self.dtype
     }
 
-    /// Reports that all is there, with what isn't uploaded as it is or not needed, and tells what was read.
-    pub(crate) fn finish(self) -> BTreeSet<String> {
-        (self.progress)(self.total, self.total);
-        self.taken
+    /// What was read, and what matrices lack.
+    pub(crate) fn finish(self) -> (BTreeSet<String>, Filling<'a>) {
+        (self.taken, self.filling)
     }
 
     /// Whether the file has a tensor of this name.
@@ -122,11 +109,6 @@ impl<'a> Loader<'a> {
         }
         let (expected, got) = (format!("{shape:?}"), format!("{:?}", tensor.shape));
         Err(Error::Tensor { name: name.to_owned(), expected, got })
-    }
-
-    fn uploaded(&mut self, bytes: usize) {
-        self.uploaded = self.uploaded.saturating_add(bytes);
-        (self.progress)(self.uploaded.min(self.total), self.total);
     }
 
     /// The vector `name` of `len` numbers.
@@ -175,14 +157,14 @@ impl<'a> Loader<'a> {
 
     fn upload(&self, dtype: DType, numbers: &[f32]) -> Result<Buffer> {
         let buffer = Buffer::of(self.backend, dtype, &[numbers.len()])?;
-        upload(&buffer, dtype, numbers)?;
+        dense::upload(&buffer, dtype, numbers)?;
         Ok(buffer)
     }
 
     fn numbers(&mut self, name: &str, shape: &[usize]) -> Result<Vec<f32>> {
         let tensor = self.find(name, shape)?;
         let numbers = dense::to_f32(tensor).ok_or_else(|| unsupported(name, tensor))?;
-        self.uploaded(tensor.data.len());
+        self.filling.note_done(tensor.data.len());
         Ok(numbers)
     }
 
@@ -202,64 +184,58 @@ impl<'a> Loader<'a> {
     ) -> Result<Weight> {
         let mut tensors = Vec::new();
         for (name, rows) in parts {
-            tensors.push((name, self.find(name, &[*rows, columns])?));
+            tensors.push(self.find(name, &[*rows, columns])?);
         }
         let rows = parts.iter().map(|(_, rows)| rows).sum();
-        let kind = tensors.first().map(|(_, tensor)| tensor.kind);
+        let kind = tensors.first().map(|tensor| tensor.kind);
         let (buffer, storage) = match kind.and_then(TensorType::quant_format).filter(|_| self.has_quant) {
             Some(format) => {
-                let stack: Vec<Rows<'_>> = tensors.iter().map(|(_, tensor)| Rows::of(tensor)).collect();
-                let file_row = |row| order.map_or(row, |(order, first)| order.row_at(first + row) - first);
-                let row = |row| Rows::of_stack(&stack, file_row(row));
-                (planes::upload(self.backend, format, [rows, columns], &row)?, Storage::Quant(format))
+                let stack: Vec<Rows<'_>> = tensors.iter().map(|tensor| Rows::of(tensor)).collect();
+                let file_row =
+                    move |row| order.map_or(row, |(order, first)| order.row_at(first + row) - first);
+                let row = move |row| Rows::of_stack(&stack, file_row(row));
+                (self.planes(format, [rows, columns], row)?, Storage::Quant(format))
             }
             None => {
                 let is_half = self.dtype == DType::F16 || kind == Some(TensorType::F16) && self.has_f16;
                 let dtype = if is_half { DType::F16 } else { DType::F32 };
-                (self.dense(&tensors, dtype, [rows, columns], order)?, Storage::Dense(dtype))
+                for ((name, _), tensor) in parts.iter().zip(&tensors) {
+                    if !dense::is_read(tensor.kind) && tensor.kind.quant_format().is_none() {
+                        return Err(unsupported(name, tensor));
+                    }
+                }
+                (self.dense(tensors, dtype, [rows, columns], order)?, Storage::Dense(dtype))
             }
         };
-        self.uploaded(tensors.iter().map(|(_, tensor)| tensor.data.len()).sum());
         Ok(Weight { buffer, storage, rows, columns, math: MathMode::Standard, scale: 1.0 })
     }
 
-    /// Stacked matrices as plain numbers, in an order as [`stacked_matrices`](Self::stacked_matrices) has them.
+    /// Memory for a matrix in planes, to be filled with the blocks `row(i)`.
+    fn planes(
+        &mut self,
+        format: QuantFormat,
+        [rows, columns]: [usize; 2],
+        row: impl Fn(usize) -> &'a [u8] + MaybeSync + 'a,
+    ) -> Result<Buffer> {
+        let layout = QuantLayout::new("load", format, rows, columns)?;
+        let buffer = Buffer::new::<u8>(self.backend, &[layout.bytes])?;
+        let bytes = row(0).len().saturating_mul(rows);
+        self.filling.add(&buffer, bytes, move |buffer| planes::fill(buffer, &layout, rows, &row))?;
+        Ok(buffer)
+    }
+
+    /// Memory for stacked matrices as plain numbers, in an order as [`stacked_matrices`](Self::stacked_matrices) has them.
     fn dense(
-        &self,
-        tensors: &[(&String, &Tensor<'_>)],
+        &mut self,
+        tensors: Vec<&'a Tensor<'a>>,
         dtype: DType,
         shape: [usize; 2],
         order: Option<(NeighbouringPairs, usize)>,
     ) -> Result<Buffer> {
         let buffer = Buffer::of(self.backend, dtype, &shape)?;
-        let [_, columns] = shape;
-        let mut before = 0;
-        for &(name, tensor) in tensors {
-            let rows = tensor.shape.first().copied().unwrap_or(0);
-            let slot = buffer.view(before * columns * dtype.size(), rows * columns * dtype.size())?;
-            let data = match order {
-                // Rows are whole blocks.
-                Some((order, first)) => {
-                    Cow::Owned(order.arranged(first + before, tensor.data.len() / rows.max(1), tensor.data))
-                }
-                None => Cow::Borrowed(tensor.data),
-            };
-            let tensor = &Tensor { kind: tensor.kind, shape: tensor.shape.clone(), data: &data };
-            let stored = if dtype == DType::F16 { TensorType::F16 } else { TensorType::F32 };
-            if tensor.kind == stored {
-                slot.upload(tensor.data)?;
-            } else if let Some(format) = tensor.kind.quant_format() {
-                let mut planes = vec![0; format.bytes(rows, columns)?];
-                quant::repack(format, rows, columns, tensor.data, &mut planes)?;
-                let mut numbers = vec![0.0; rows * columns];
-                quant::dequantize(format, rows, columns, &planes, &mut numbers)?;
-                upload(&slot, dtype, &numbers)?;
-            } else {
-                let numbers = dense::to_f32(tensor).ok_or_else(|| unsupported(name, tensor))?;
-                upload(&slot, dtype, &numbers)?;
-            }
-            before += rows;
-        }
+        let bytes = tensors.iter().map(|tensor| tensor.data.len()).sum();
+        self.filling
+            .add(&buffer, bytes, move |buffer| dense::fill(buffer, &tensors, dtype, shape[1], order))?;
         Ok(buffer)
     }
 
@@ -273,15 +249,6 @@ impl<'a> Loader<'a> {
     pub(crate) fn matrix(&mut self, name: &str, rows: usize, columns: usize) -> Result<Weight> {
         self.stacked_matrices(&[(name.to_owned(), rows)], columns, None)
     }
-}
-
-/// Uploads numbers as a type.
-pub(crate) fn upload(buffer: &Buffer, dtype: DType, numbers: &[f32]) -> Result<()> {
-    match dtype {
-        DType::F16 => buffer.upload(&dense::halves(numbers))?,
-        _ => buffer.upload(numbers)?,
-    }
-    Ok(())
 }
 
 fn unsupported(name: &str, tensor: &Tensor<'_>) -> Error {

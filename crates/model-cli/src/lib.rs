@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use backend_api::{BackendError, DeviceInfo, Registry, Selection};
+use backend_api::{BackendError, DeviceInfo, OVERRIDE_VARIABLE, Registry, Selection};
 use indicatif::{ProgressBar, ProgressStyle};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -45,11 +45,22 @@ fn init_logs() -> anyhow::Result<()> {
 fn log_filter() -> anyhow::Result<Targets> {
     match std::env::var("RUST_LOG") {
         Ok(directives) if !directives.is_empty() => {
-            directives.parse().with_context(|| format!("can't read RUST_LOG={directives}"))
+            let asked = directives.parse().with_context(|| format!("can't read RUST_LOG={directives}"))?;
+            Ok(with_quiet_compiler(asked))
         }
         _ => Ok(Targets::new()
             .with_default(LevelFilter::ERROR)
             .with_target("backend_webgpu", LevelFilter::WARN)),
+    }
+}
+
+/// Shader translation (naga) logs megabytes for a model's kernels: unless it is named, only its warnings are logged.
+fn with_quiet_compiler(asked: Targets) -> Targets {
+    let is_named = asked.iter().any(|(target, _)| target.starts_with("naga"));
+    match asked.default_level() {
+        // Of two levels, the smaller one logs less.
+        Some(level) if !is_named => asked.with_target("naga", level.min(LevelFilter::WARN)),
+        _ => asked,
     }
 }
 
@@ -73,14 +84,24 @@ pub fn select(backend: &str) -> anyhow::Result<Selection> {
         Ok(selection) => return Ok(selection),
         Err(error) => error,
     };
+    let variable = std::env::var(OVERRIDE_VARIABLE).ok().filter(|_| backend == "auto");
+    let named = variable.filter(|name| !["", "auto"].contains(&name.as_str()));
+    let (name, asked) = match &named {
+        Some(name) => (name.as_str(), format!(" that {OVERRIDE_VARIABLE} names")),
+        None => (backend, String::new()),
+    };
     let error = match &error {
-        BackendError::NoAdapter { tried } => match no_such_device(backend, tried, &registry.available()) {
-            Some(text) => anyhow::Error::msg(text),
-            None => error.into(),
-        },
+        BackendError::NoAdapter { tried } => {
+            // The registry says first that the variable was asked.
+            let tried = tried.get(usize::from(named.is_some())..).unwrap_or_default();
+            match no_such_device(name, tried, &registry.available()) {
+                Some(text) => anyhow::Error::msg(text),
+                None => error.into(),
+            }
+        }
         _ => error.into(),
     };
-    Err(error.context(format!("can't open the backend {backend:?}")))
+    Err(error.context(format!("can't open the backend {name:?}{asked}")))
 }
 
 /// What is wrong with a name that no device has; `None` for one that has been tried, and didn't open.
@@ -137,6 +158,24 @@ mod tests {
         assert!(is_broken_pipe(&error(io::ErrorKind::BrokenPipe).context("can't print")));
         assert!(!is_broken_pipe(&error(io::ErrorKind::StorageFull)));
         assert!(!is_broken_pipe(&anyhow::Error::msg("Broken pipe")));
+    }
+
+    #[test]
+    fn the_shader_translator_logs_warnings_unless_it_is_named() {
+        let level = |directives: &str, target: &str| {
+            let targets = with_quiet_compiler(directives.parse().unwrap());
+            let levels = [LevelFilter::TRACE, LevelFilter::DEBUG, LevelFilter::WARN, LevelFilter::ERROR];
+            let enabled = |level: &LevelFilter| targets.would_enable(target, &level.into_level().unwrap());
+            levels.into_iter().find(enabled).unwrap_or(LevelFilter::OFF)
+        };
+        assert_eq!(level("debug", "naga::front"), LevelFilter::WARN);
+        assert_eq!(level("debug", "wgpu_core::device"), LevelFilter::DEBUG);
+        assert_eq!(level("trace", "backend_webgpu"), LevelFilter::TRACE);
+        assert_eq!(level("error", "naga::front"), LevelFilter::ERROR);
+        assert_eq!(level("off", "naga::front"), LevelFilter::OFF);
+        assert_eq!(level("debug,naga=debug", "naga::front"), LevelFilter::DEBUG);
+        assert_eq!(level("naga::front=trace", "naga::front"), LevelFilter::TRACE);
+        assert_eq!(level("wgpu_core=debug", "naga::front"), LevelFilter::OFF);
     }
 
     #[test]

@@ -82,10 +82,11 @@ impl<S: Source + ?Sized> Pieces<'_, S> {
     ) -> Result<T> {
         let piece = self.index.piece(self.source, meant, self.progress).await?;
         let file = piece.file();
-        let mut ignored = |_: usize, _: usize| ();
-        let mut loader = Loader::new(self.backend, &file, self.precision, &mut ignored)?;
+        let mut loader = Loader::new(self.backend, &file, self.precision)?;
         let loaded = load(&mut loader)?;
-        self.taken.append(&mut loader.finish());
+        let (mut taken, filling) = loader.finish();
+        self.taken.append(&mut taken);
+        filling.run(|_, _| ())?;
         // Bounds the uploads on their way.
         self.backend.synchronize_async().await?;
         Ok(loaded)

@@ -5,7 +5,7 @@ use backend_api::desc::QuantMatrix;
 use backend_api::owned::Buffer;
 
 use super::planes::Rows;
-use super::{Loader, planes};
+use super::Loader;
 use crate::feed_forward::Stack;
 use crate::{Error, Result};
 
@@ -32,15 +32,14 @@ impl<'a> Loader<'a> {
         }
         let Some(format) = format else { return Err(Error::MissingTensor { name: String::new() }) };
         let bias = self.expert_vectors(&with("bias"), [experts, rows])?;
+        let all = experts * rows * parts.len();
         // What an expert has of several tensors lies together.
-        let row = |row: usize| {
+        let row = move |row: usize| {
             let (stack, row) = (row / rows, row % rows);
             let of_part = |part: &Rows<'a>| part.row(stack / parts.len() * rows + row);
             parts.get(stack % parts.len()).map_or(&[][..], of_part)
         };
-        let all = experts * rows * parts.len();
-        let planes = planes::upload(self.backend, format, [all, columns], &row)?;
-        self.uploaded(parts.iter().map(Rows::bytes).sum());
+        let planes = self.planes(format, [all, columns], row)?;
         let matrix = QuantMatrix::new(planes.ptr(), format, all, columns);
         Ok(Stack { matrix, _planes: planes, bias })
     }

@@ -1,12 +1,11 @@
 //! Matrices in blocks on their way to planes on the device.
 
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use backend_api::MaybeSync;
 use backend_api::owned::Buffer;
-use backend_api::quant::{self, QuantFormat, QuantLayout};
-use backend_api::{ComputeBackend, MaybeSync};
+use backend_api::quant::{self, QuantLayout};
 
 use crate::Result;
 use crate::gguf::Tensor;
@@ -27,10 +26,6 @@ impl<'a> Rows<'a> {
         Self { count, bytes: tensor.data }
     }
 
-    pub(super) const fn bytes(&self) -> usize {
-        self.bytes.len()
-    }
-
     /// A row; empty if there is no such row.
     pub(super) fn row(&self, row: usize) -> &'a [u8] {
         let each = self.bytes.len() / self.count.max(1);
@@ -49,16 +44,14 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Uploads a matrix whose row `i` consists of the blocks `row(i)`. As many threads as the host has repack some rows each, so that
-/// the host never has the whole matrix in planes.
-pub(super) fn upload<'a>(
-    backend: &Arc<dyn ComputeBackend>,
-    format: QuantFormat,
-    [rows, columns]: [usize; 2],
+/// Uploads a matrix of `rows` rows, of which row `i` consists of the blocks `row(i)`. As many threads as the host has repack some rows
+/// each, so that the host never has the whole matrix in planes.
+pub(super) fn fill<'a>(
+    buffer: &Buffer,
+    layout: &QuantLayout,
+    rows: usize,
     row: &(impl Fn(usize) -> &'a [u8] + MaybeSync),
-) -> Result<Buffer> {
-    let layout = QuantLayout::new("load", format, rows, columns)?;
-    let buffer = Buffer::new::<u8>(backend, &[layout.bytes])?;
+) -> Result<()> {
     let each = (PIECE_BYTES / row(0).len().max(1)).max(1);
     let next = AtomicUsize::new(0);
     in_threads(rows.div_ceil(each), &|| {
@@ -70,10 +63,9 @@ pub(super) fn upload<'a>(
             }
             let some = first..rows.min(first + each);
             // After an error, no thread begins another piece.
-            piece.upload(&buffer, &layout, some, row).inspect_err(|_| next.store(rows, Ordering::Relaxed))?;
+            piece.upload(buffer, layout, some, row).inspect_err(|_| next.store(rows, Ordering::Relaxed))?;
         }
-    })?;
-    Ok(buffer)
+    })
 }
 
 /// A thread's memory for some rows.
@@ -134,6 +126,10 @@ fn in_threads(_most: usize, work: &impl Fn() -> Result<()>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use backend_api::ComputeBackend;
+    use backend_api::quant::QuantFormat;
     use backend_cpu::CpuBackend;
 
     use super::*;
@@ -147,9 +143,9 @@ mod tests {
             let row_bytes = columns / format.block_elements() * format.block_bytes().unwrap();
             let rows = 2 * (PIECE_BYTES / row_bytes) + 7;
             let blocks: Vec<u8> = (0..rows * row_bytes).map(|i| (i * 31 % 251) as u8).collect();
-            let buffer =
-                upload(&backend, format, [rows, columns], &|i| &blocks[i * row_bytes..][..row_bytes])
-                    .unwrap();
+            let layout = QuantLayout::new("load", format, rows, columns).unwrap();
+            let buffer = Buffer::new::<u8>(&backend, &[layout.bytes]).unwrap();
+            fill(&buffer, &layout, rows, &|i| &blocks[i * row_bytes..][..row_bytes]).unwrap();
             let mut back = vec![0; blocks.len()];
             quant::unpack(format, rows, columns, &buffer.to_vec::<u8>().unwrap(), &mut back).unwrap();
             assert!(back == blocks, "{format}");
@@ -162,11 +158,13 @@ mod tests {
         let (rows, columns) = (40_000, 4096);
         let row = vec![0; columns / 32 * 34 + 1];
         let asked = AtomicUsize::new(0);
-        let made = upload(&backend, QuantFormat::Q8_0, [rows, columns], &|_| {
+        let layout = QuantLayout::new("load", QuantFormat::Q8_0, rows, columns).unwrap();
+        let buffer = Buffer::new::<u8>(&backend, &[layout.bytes]).unwrap();
+        let filled = fill(&buffer, &layout, rows, &|_| {
             asked.fetch_add(1, Ordering::Relaxed);
             &row[..]
         });
-        assert!(made.is_err());
+        assert!(filled.is_err());
         // Each had one piece.
         assert!(asked.into_inner() < rows / 2);
     }

@@ -1,7 +1,9 @@
 //! The command as a user calls it, with the model of this repository on the CPU.
 
+mod chats;
 mod outputs;
 mod prompts;
+mod spellings;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -247,6 +249,8 @@ fn speed_is_measured() {
     assert_eq!((json["tests"].as_array().unwrap().len(), &json["tests"][0]["test"]), (1, &"tg4".into()));
     assert!(json["tests"][0]["samples_ts"].as_array().unwrap().iter().all(|x| x.as_f64() > Some(0.0)));
     failed(&llama("bench", &["-p", "0", "-n", "0"]), 1, "nothing to measure");
+    let short = "a test takes 64 tokens (-d, and -p or -n), the context holds 32; give a larger --ctx";
+    failed(&llama("bench", &["-p", "60", "-n", "8", "-d", "4", "--ctx", "32"]), 1, short);
 }
 
 #[test]
@@ -265,11 +269,16 @@ fn texts_are_predicted() {
     assert!(shown.starts_with("perplexity ") && shown.contains(&counted), "{shown}");
     let noted = "that all but the first are scored";
     let short = &HELD_OUT_TEXT[..100];
-    for (ctx, scored, tokens) in [("101", "all", 100), ("100", "second halves", 49)] {
+    for (ctx, scored, tokens, left_out) in [("101", "all", 100, 0), ("60", "second halves", 29, 41)] {
         let output = llama_with(&model(), "perplexity", &["-", "--json", "--ctx", ctx], short);
         let json = document(&output);
         assert_eq!((&json["scored"], &json["tokens"]), (&scored.into(), &tokens.into()));
-        assert_eq!(text(&output.stderr).contains(noted), scored == "all", "{}", text(&output.stderr));
+        assert_eq!((&json["text_tokens"], &json["left_out"]), (&101.into(), &left_out.into()));
+        let said = text(&output.stderr);
+        assert_eq!(said.contains(noted), scored == "all", "{said}");
+        let parts = "29 of the text's 101 tokens are scored, in the second half of each piece of 60 tokens (pieces: 1); at the \
+                     end, 41 tokens that fill no piece are left out";
+        assert_eq!(said.contains(parts), scored != "all", "{said}");
     }
     failed(&llama("perplexity", &["/no/such/file"]), 1, "can't read /no/such/file");
     failed(&llama("perplexity", &[file, "--ctx", "1"]), 1, "the context is 1, expected 3 or more");
@@ -301,13 +310,27 @@ fn wrong_models_and_devices_are_told() {
     let output = llama_with(Path::new("/no/such/model"), "run", &["A"], "");
     failed(&output, 1, "can't read /no/such/model");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    failed(&llama_with(folder, "run", &["A"], ""), 1, "is a directory");
+    failed(&llama_with(folder, "run", &["A"], ""), 1, "it is a directory; a model must be a regular file");
+    // The standard input is a pipe.
+    let pipe = Path::new("/dev/stdin");
+    if pipe.exists() {
+        failed(
+            &llama_with(pipe, "run", &["A"], ""),
+            1,
+            "it is not a regular file; a model must be a regular file",
+        );
+    }
     let model = folder.join("README.md");
     failed(&llama_with(&model, "run", &["A"], ""), 1, "README.md");
     let mut nowhere = Command::new(env!("CARGO_BIN_EXE_llama"));
     nowhere.arg("run").arg(self::model()).args(["A", "--backend", "nowhere"]);
-    failed(&nowhere.output().unwrap(), 1, "can't open the backend \"nowhere\"");
+    let known = "can't open the backend \"nowhere\": no backend is called \"nowhere\" (known: auto, cpu, webgpu, verify)";
+    failed(&nowhere.output().unwrap(), 1, known);
     let mut beyond = Command::new(env!("CARGO_BIN_EXE_llama"));
     beyond.arg("run").arg(self::model()).args(["A", "--backend", "cpu:7"]);
     failed(&beyond.output().unwrap(), 1, "\"cpu:7\": there is no such device; there are: cpu = host CPU");
+    let mut named = Command::new(env!("CARGO_BIN_EXE_llama"));
+    named.arg("run").arg(self::model()).arg("A").env("COMPUTE_BACKEND", "cpu:7");
+    let said = "\"cpu:7\" that COMPUTE_BACKEND names: there is no such device; there are: cpu = host CPU";
+    failed(&named.output().unwrap(), 1, said);
 }

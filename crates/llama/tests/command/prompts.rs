@@ -37,6 +37,8 @@ fn prompts_are_read() {
         let json = document(&llama_with(&model(), "run", &[given, &options].concat(), input));
         assert_eq!((&json["prompt"], &json["text"]), (&expected["prompt"], &expected["text"]), "{given:?}");
     }
+    let dashed = document(&llama("run", &[&["-p", "-5 kernels"][..], &options].concat()));
+    assert_eq!(dashed["prompt"], "-5 kernels");
     let whole = document(&llama_with(&model(), "run", &[&["-"][..], &options].concat(), "A\nkernel"));
     assert_eq!(whole["prompt"], "A\nkernel");
 }
@@ -51,7 +53,9 @@ fn prompts_that_cannot_be_read_are_told() {
     // A prompt is read before a model is.
     failed(&llama_with(Path::new("/no/such/model"), "run", &["-f", wrong.path()], ""), 1, said);
     failed(&llama("run", &["A kernel", "-f", wrong.path()]), 2, "cannot be used with");
-    failed(&llama("run", &[]), 2, "PROMPT");
+    failed(&llama("run", &["A kernel", "-p", "A kernel"]), 2, "cannot be used with");
+    let missing = "give one behind the model, a file with -f FILE, or the standard input with -";
+    failed(&llama("run", &[]), 2, missing);
     let nothing = llama_with(&model(), "run", &["-"], "");
     // The model begins texts with a token of its own.
     assert_eq!(nothing.status.code(), Some(0), "{}", text(&nothing.stderr));

@@ -1,18 +1,20 @@
 //! Kernels that are compiled before a text needs them.
 
 use std::sync::Arc;
+use std::thread;
 
 use anyhow::ensure;
 use backend_api::ComputeBackend;
 use backend_api::kv::KvFormat;
 use backend_webgpu::WebGpuBackend;
 use candle_core::quantized::GgmlDType;
-use llama::{Input, Sampler, Sampling, Session, SessionOptions};
+use llama::gguf::Gguf;
+use llama::{Filling, Input, Model, Precision, Sampler, Sampling, Session, SessionOptions};
 
 use crate::random::{RandomModel, recipe};
 use crate::{load, text};
 
-/// After a warm-up for a prompt's length, neither the prompt nor tokens up to the end of the context compile a kernel, and the text
+/// After a warm-up for a prompt's length, which goes on while the model is uploaded, neither the prompt nor tokens up to the end of the context compile a kernel, and the text
 /// is what it is without one, also where another warm-up comes amid it.
 pub(crate) fn texts_compile_nothing(adapter: &str) -> anyhow::Result<()> {
     // Prompts of one pass and of two; graphs of two pages, the second of which ends with the context.
@@ -29,13 +31,24 @@ pub(crate) fn texts_compile_nothing(adapter: &str) -> anyhow::Result<()> {
         let backend = Arc::new(backend);
         let shared: Arc<dyn ComputeBackend> = Arc::clone(&backend) as _;
         let loaded = load(&shared, &model)?;
-        let made = |warm: bool| -> anyhow::Result<Vec<u32>> {
+        let file = Gguf::parse(&model.file)?;
+        let (allocated, filling) = Model::allocate(&shared, &file, Precision::F32)?;
+        let made = |model: &Arc<Model>, filling: Option<Filling<'_>>| -> anyhow::Result<Vec<u32>> {
             let mut options = SessionOptions::new(context);
             options.cache = cache;
-            let mut session = Session::new(&loaded, options)?;
+            let mut session = Session::new(model, options)?;
             let before = backend.compiled_kernels();
-            if warm {
-                pollster::block_on(session.warm_up_async(&[prompt.len()], &sampling))?;
+            let warm = filling.is_some();
+            if let Some(filling) = filling {
+                let prompts = [prompt.len()];
+                let (warmed, filled) = thread::scope(|scope| {
+                    let beside =
+                        scope.spawn(|| pollster::block_on(session.warm_up_async(&prompts, &sampling)));
+                    let filled = filling.run(|_, _| ());
+                    (beside.join().unwrap(), filled)
+                });
+                warmed?;
+                filled?;
                 ensure!(session.is_empty(), "a warm-up added tokens");
                 let compiled = backend.compiled_kernels() - before;
                 ensure!(compiled > 10, "a warm-up compiled {compiled} kernels");
@@ -57,7 +70,7 @@ pub(crate) fn texts_compile_nothing(adapter: &str) -> anyhow::Result<()> {
             ensure!(!warm || later == 0, "{architecture}, {sampling:?}: {later} kernels were compiled later");
             Ok(seen)
         };
-        let (warm, cold) = (made(true)?, made(false)?);
+        let (warm, cold) = (made(&Arc::new(allocated), Some(filling))?, made(&loaded, None)?);
         ensure!(warm == cold && warm.len() == context + 1, "a warm-up changed the text");
     }
     Ok(())

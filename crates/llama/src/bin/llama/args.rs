@@ -1,11 +1,15 @@
 //! The command line.
 
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use backend_api::kv::KvFormat;
 use backend_api::{DType, MathMode};
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use llama::{Precision, Sampling};
+
+use crate::spellings;
 
 /// Runs language models from GGUF files on any device there is.
 ///
@@ -17,6 +21,32 @@ pub(crate) struct Args {
     #[command(subcommand)]
     pub(crate) task: Task,
 }
+
+impl Args {
+    /// Reads the command line. A wrong one is told of, and ends the process with the code 2.
+    pub(crate) fn read() -> Self {
+        let line: Vec<OsString> = std::env::args_os().collect();
+        let task = line.get(1).cloned().unwrap_or_default();
+        let line = spellings::translated(line)
+            .unwrap_or_else(|said| Self::refuse(&task, ErrorKind::UnknownArgument, &said));
+        let args = Self::parse_from(line);
+        if let Task::Run(RunArgs { prompt: None, text: None, file: None, .. }) = args.task {
+            Self::refuse(&task, ErrorKind::MissingRequiredArgument, NO_PROMPT);
+        }
+        args
+    }
+
+    /// Tells of an error with the usage of a task.
+    fn refuse(task: &OsStr, kind: ErrorKind, said: &str) -> ! {
+        let mut command = Self::command();
+        command.build();
+        let name = task.to_str().unwrap_or_default();
+        let task = command.find_subcommand_mut(name).map(|task| task.error(kind, said));
+        task.unwrap_or_else(|| Self::command().error(kind, said)).exit()
+    }
+}
+
+const NO_PROMPT: &str = "there is no text to go on with: give one behind the model, a file with -f FILE, or the standard input with -";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
@@ -43,10 +73,10 @@ pub(crate) struct Common {
 
     /// Context length in tokens, prompt and answer together; texts get worse beyond what the model was trained with [default:
     /// what the model was trained with, at most 4096; of bench, what the tests need]
-    #[arg(long, short, value_parser = positive, allow_negative_numbers = true)]
+    #[arg(long, short, alias = "ctx-size", value_parser = positive, allow_negative_numbers = true)]
     pub(crate) ctx: Option<usize>,
 
-    /// How keys and values are kept, as llama.cpp's -ctk and -ctv [default: f16 where the device has it]
+    /// How keys and values are kept: llama.cpp's -ctk and -ctv, given alike [default: f16 where the device has it]
     #[arg(long, value_enum)]
     pub(crate) cache_type: Option<CacheType>,
 
@@ -118,15 +148,28 @@ impl Math {
 #[derive(Debug, clap::Args)]
 pub(crate) struct SamplingArgs {
     /// The most tokens of a text or an answer
-    #[arg(long, short = 'n', default_value_t = 256, value_parser = whole, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        short = 'n',
+        aliases = ["n-predict", "predict"],
+        default_value_t = 256,
+        value_parser = whole,
+        allow_negative_numbers = true
+    )]
     pub(crate) tokens: usize,
 
     /// Seed of the random numbers
-    #[arg(long, default_value_t = 0, value_parser = seed, allow_negative_numbers = true)]
+    #[arg(long, short_alias = 's', default_value_t = 0, value_parser = seed, allow_negative_numbers = true)]
     pub(crate) seed: u64,
 
     /// Temperature: 0 always takes the most probable token, more is more random
-    #[arg(long, default_value_t = 0.8, value_parser = not_negative, allow_negative_numbers = true)]
+    #[arg(
+        long,
+        alias = "temperature",
+        default_value_t = 0.8,
+        value_parser = not_negative,
+        allow_negative_numbers = true
+    )]
     pub(crate) temp: f32,
 
     /// Choose among so many tokens; 0 for all
@@ -193,10 +236,19 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) common: Common,
     /// The text to go on with; - reads it from the standard input, without the line break at its end
-    #[arg(required_unless_present = "file")]
     pub(crate) prompt: Option<String>,
+    /// The text to go on with, which may begin with a dash here
+    #[arg(
+        id = "text",
+        long = "prompt",
+        short = 'p',
+        value_name = "PROMPT",
+        conflicts_with = "prompt",
+        allow_hyphen_values = true
+    )]
+    pub(crate) text: Option<String>,
     /// A file with the text to go on with, whose last line break isn't a part of it; - is the standard input
-    #[arg(long, short = 'f', value_name = "PATH", conflicts_with = "prompt")]
+    #[arg(long, short = 'f', value_name = "PATH", conflicts_with_all = ["prompt", "text"])]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
@@ -218,13 +270,13 @@ pub(crate) struct BenchArgs {
     #[command(flatten)]
     pub(crate) common: Common,
     /// Tokens of the prompt; 0 for no such test
-    #[arg(short = 'p', long, default_value_t = 512, value_parser = whole, allow_negative_numbers = true)]
+    #[arg(short = 'p', long, alias = "n-prompt", default_value_t = 512, value_parser = whole, allow_negative_numbers = true)]
     pub(crate) prompt: usize,
     /// Tokens decoded one after the other; 0 for no such test
-    #[arg(short = 'n', long, default_value_t = 128, value_parser = whole, allow_negative_numbers = true)]
+    #[arg(short = 'n', long, alias = "n-gen", default_value_t = 128, value_parser = whole, allow_negative_numbers = true)]
     pub(crate) generate: usize,
     /// Tokens that are in the cache before a test
-    #[arg(short = 'd', long, default_value_t = 0, value_parser = whole, allow_negative_numbers = true)]
+    #[arg(short = 'd', long, alias = "n-depth", default_value_t = 0, value_parser = whole, allow_negative_numbers = true)]
     pub(crate) depth: usize,
     /// How often each test is measured, after a second of warm-up
     #[arg(short = 'r', long, default_value_t = 5, value_parser = positive, allow_negative_numbers = true)]

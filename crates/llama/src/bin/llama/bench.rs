@@ -37,6 +37,12 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let BenchArgs { prompt, generate, depth, repetitions, .. } = *args;
     ensure!(prompt > 0 || generate > 0, "there is nothing to measure: -p and -n are 0");
     let longest = depth.checked_add(prompt.max(generate)).context("-d, -p and -n are too large")?;
+    if let Some(context) = args.common.ctx {
+        ensure!(
+            longest <= context,
+            "a test takes {longest} tokens (-d, and -p or -n), the context holds {context}; give a larger --ctx"
+        );
+    }
     let loaded = loaded::load(&args.common)?;
     // Unless more is asked for, room for the longest test.
     let context = args.common.ctx.unwrap_or(longest);

@@ -1,9 +1,10 @@
 //! A model with its device and its tokenizer.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow};
@@ -35,8 +36,42 @@ pub(crate) struct Loaded {
     pub(crate) seconds: f64,
 }
 
+/// A model with a session whose kernels are compiled.
+pub(crate) struct Ready {
+    pub(crate) loaded: Loaded,
+    pub(crate) session: Session,
+    /// How long the kernels took, once the model was loaded.
+    pub(crate) warm_up_seconds: f64,
+}
+
 /// Opens the backend and loads the model.
 pub(crate) fn load(common: &Common) -> anyhow::Result<Loaded> {
+    let (loaded, (), _) = load_beside(common, |_| Ok(()), |()| ())?;
+    Ok(loaded)
+}
+
+/// [`load`] that compiles, while the model is uploaded, what prompts of some lengths and the tokens after them need in the session
+/// that `begin` makes. Without it, a text waits for kernels as it comes to them.
+pub(crate) fn load_and_warm_up(
+    common: &Common,
+    sampling: &SamplingArgs,
+    begin: impl FnOnce(&Loaded) -> anyhow::Result<(Session, Vec<usize>)>,
+) -> anyhow::Result<Ready> {
+    let (loaded, (session, _), warm_up_seconds) = load_beside(common, begin, |(session, prompts)| {
+        if let Err(error) = pollster::block_on(session.warm_up_async(prompts, &sampling.sampling())) {
+            note(format_args!("llama: kernels aren't compiled ahead: {error}"));
+        }
+    })?;
+    Ok(Ready { loaded, session, warm_up_seconds })
+}
+
+/// [`load`] that hands a model to `begin` once its memory is allocated, and what that makes of it to `beside`, on a thread of its own,
+/// while the memory is filled. How many seconds the thread took longer than that is told.
+fn load_beside<T: Sync>(
+    common: &Common,
+    begin: impl FnOnce(&Loaded) -> anyhow::Result<T>,
+    beside: impl FnOnce(&T) + Send,
+) -> anyhow::Result<(Loaded, T, f64)> {
     let start = Instant::now();
     let path = common.model.as_path();
     let mapped = map(path).with_context(|| format!("can't read {}", path.display()))?;
@@ -48,18 +83,14 @@ pub(crate) fn load(common: &Common) -> anyhow::Result<Loaded> {
     let device = selection.backend.capabilities()?;
     let precision =
         common.precision.map_or_else(|| Precision::suited(&device, &file), PrecisionName::precision);
-    let model = model_cli::with_loading_bar(|progress| {
-        let model = Model::load_with(&Arc::from(selection.backend), &file, precision, progress)
-            .with_context(|| format!("can't load {}", path.display()))?
-            .with_math(common.math.mode());
-        model.backend().synchronize()?;
-        anyhow::Ok(model)
-    })?;
+    let backend = Arc::from(selection.backend);
+    let loading = || format!("can't load {}", path.display());
+    let (model, filling) = Model::allocate(&backend, &file, precision).with_context(loading)?;
     let name = file.metadata().get("general.name").and_then(|name| name.text().map(str::to_owned));
     // A tensor of a type that isn't read may claim any shape.
     let count = |shape: &[usize]| shape.iter().fold(1usize, |count, &extent| count.saturating_mul(extent));
-    Ok(Loaded {
-        model: Arc::new(model),
+    let mut loaded = Loaded {
+        model: Arc::new(model.with_math(common.math.mode())),
         tokenizer,
         template,
         device: selection.device,
@@ -67,8 +98,22 @@ pub(crate) fn load(common: &Common) -> anyhow::Result<Loaded> {
         name: name.unwrap_or_else(|| path.display().to_string()),
         bytes: file.tensors().map(|(_, tensor)| tensor.data.len()).sum(),
         parameters: file.tensors().fold(0usize, |sum, (_, tensor)| sum.saturating_add(count(&tensor.shape))),
-        seconds: start.elapsed().as_secs_f64(),
-    })
+        seconds: 0.0,
+    };
+    let begun = begin(&loaded)?;
+    let longer = thread::scope(|scope| {
+        // Where the system refuses a thread, kernels are compiled at their first use.
+        let beside = thread::Builder::new().spawn_scoped(scope, || beside(&begun)).ok();
+        model_cli::with_loading_bar(|progress| filling.run(progress)).with_context(loading)?;
+        backend.synchronize()?;
+        loaded.seconds = start.elapsed().as_secs_f64();
+        let filled = Instant::now();
+        if let Some(beside) = beside {
+            beside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+        anyhow::Ok(filled.elapsed().as_secs_f64())
+    })?;
+    Ok((loaded, begun, longer))
 }
 
 impl Loaded {
@@ -110,21 +155,16 @@ impl Loaded {
     }
 }
 
-/// Compiles what prompts of these lengths and the tokens after them need; how many seconds that took. Without it, a text waits
-/// for kernels as it comes to them.
-pub(crate) fn warm_up(session: &Session, prompts: &[usize], sampling: &SamplingArgs) -> f64 {
-    let start = Instant::now();
-    if let Err(error) = pollster::block_on(session.warm_up_async(prompts, &sampling.sampling())) {
-        note(format_args!("llama: kernels aren't compiled ahead: {error}"));
-    }
-    start.elapsed().as_secs_f64()
-}
-
 fn map(path: &Path) -> io::Result<Mmap> {
-    let file = File::open(path)?;
-    if file.metadata()?.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
+    // Before it is opened: a pipe would wait there for a writer.
+    let kind = fs::metadata(path)?.file_type();
+    if !kind.is_file() {
+        let what = if kind.is_dir() { "a directory" } else { "not a regular file" };
+        return Err(io::Error::other(format!(
+            "it is {what}; a model must be a regular file, as it is mapped into memory"
+        )));
     }
+    let file = File::open(path)?;
     // SAFETY: the map is only read, and only while the model is uploaded. Whoever changes the file meanwhile
     // changes what is read; that is the caller's to avoid, as with every mapped file.
     unsafe { Mmap::map(&file) }

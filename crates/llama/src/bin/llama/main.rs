@@ -3,19 +3,20 @@
 mod args;
 mod bench;
 mod chat;
+mod input;
 mod loaded;
 mod perplexity;
 mod report;
 mod run;
+mod spellings;
 mod text;
 
 use std::process::ExitCode;
 
 use args::Task;
-use clap::Parser;
 
 fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let args = args::Args::read();
     model_cli::main("llama", || match &args.task {
         Task::Run(args) => run::run(args),
         Task::Chat(args) => chat::run(args),

@@ -14,7 +14,12 @@ use crate::{loaded, text};
 struct Report {
     #[serde(flatten)]
     about: About,
+    /// Tokens that are scored.
     tokens: usize,
+    /// Tokens of the text, with the one that begins it if the model has it.
+    text_tokens: usize,
+    /// Tokens at the text's end that fill no chunk and are left out.
+    left_out: usize,
     /// Which tokens count: those of the second half of each chunk, or all but the first of a short text.
     scored: &'static str,
     perplexity: f64,
@@ -31,18 +36,27 @@ pub(crate) fn run(args: &PerplexityArgs) -> anyhow::Result<()> {
     let tokens = loaded.tokenizer.encode_plain(&text, true)?;
     let score = llama::perplexity(&mut session, &loaded.tokenizer, &tokens)?;
     ensure!(score.tokens > 0, "the text is too short: two tokens or more are needed");
+    let (text_tokens, context) = (tokens.len(), session.context());
+    let left_out = if score.is_whole { 0 } else { text_tokens % context };
     if score.is_whole {
         note(format_args!(
-            "llama: the text has {} tokens and the context {}, so that all but the first are scored, and not, as of longer texts, \
-             the second half of each piece of --ctx tokens",
-            tokens.len(),
-            session.context(),
+            "llama: the text has {text_tokens} tokens and the context {context}, so that all but the first are scored, and not, as \
+             of longer texts, the second half of each piece of --ctx tokens",
+        ));
+    } else {
+        note(format_args!(
+            "llama: {} of the text's {text_tokens} tokens are scored, in the second half of each piece of {context} tokens (pieces: \
+             {}); at the end, {left_out} tokens that fill no piece are left out",
+            score.tokens,
+            text_tokens / context,
         ));
     }
     let seconds = start.elapsed().as_secs_f64();
     let report = Report {
         about: About::new(&loaded, &args.common, &session),
         tokens: score.tokens,
+        text_tokens,
+        left_out,
         scored: if score.is_whole { "all" } else { "second halves" },
         perplexity: score.perplexity(),
         bits_per_byte: score.bits_per_byte(),

@@ -9,7 +9,8 @@ use model_cli::note;
 use serde::Serialize;
 
 use crate::args::{RunArgs, SamplingArgs};
-use crate::loaded::{self, Loaded};
+use crate::input;
+use crate::loaded::{self, Loaded, Ready};
 use crate::report::{self, About, Speed};
 use crate::text;
 
@@ -20,7 +21,7 @@ struct Report {
     prompt: String,
     text: String,
     ended: &'static str,
-    /// For kernels to be compiled ahead, once the model was loaded.
+    /// For kernels that weren't compiled yet when the model was loaded.
     warm_up_seconds: f64,
     #[serde(flatten)]
     speed: Speed,
@@ -29,11 +30,21 @@ struct Report {
 /// A text that went on.
 pub(crate) struct Streamed {
     pub(crate) tokens: Vec<u32>,
-    speed: Speed,
+    pub(crate) speed: Speed,
     ended: Ended,
 }
 
 impl Streamed {
+    /// Why the text ended, as documents say it.
+    pub(crate) const fn ended(&self) -> &'static str {
+        match self.ended {
+            Ended::End => "end",
+            Ended::Count => "count",
+            Ended::Context => "context",
+            Ended::Stopped => "stopped",
+        }
+    }
+
     /// Ends the line, and tells the speed on the standard error, and whether the context is full.
     pub(crate) fn show_end(&self, session: &Session) -> anyhow::Result<()> {
         report::line(format_args!(""))?;
@@ -53,42 +64,37 @@ impl Streamed {
 
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     let given = text::prompt(args)?;
-    let loaded = loaded::load(&args.common)?;
-    let mut session = loaded.session(&args.common)?;
-    let prompt = loaded.tokenizer.encode(&given, true)?;
-    ensure!(!prompt.is_empty(), "there is no text to go on with");
-    let (tokens, context) = (prompt.len(), session.context());
-    ensure!(
-        tokens <= context,
-        "the prompt has {tokens} tokens, the context holds {context}; give a larger --ctx"
-    );
+    let mut prompt = Vec::new();
+    let begin = |loaded: &Loaded| {
+        let session = loaded.session(&args.common)?;
+        prompt = loaded.tokenizer.encode(&given, true)?;
+        ensure!(!prompt.is_empty(), "there is no text to go on with");
+        let (tokens, context) = (prompt.len(), session.context());
+        ensure!(
+            tokens <= context,
+            "the prompt has {tokens} tokens, the context holds {context}; give a larger --ctx"
+        );
+        Ok((session, vec![tokens]))
+    };
+    let Ready { loaded, mut session, warm_up_seconds } =
+        loaded::load_and_warm_up(&args.common, &args.sampling, begin)?;
     let shown = !args.common.json;
     if shown {
         report::device(&loaded);
-    }
-    let warm_up_seconds = loaded::warm_up(&session, &[tokens], &args.sampling);
-    if shown {
         report::text(&given)?;
     }
     let streamed = stream(&loaded, &mut session, &prompt, &args.sampling, shown)?;
     if shown {
         return streamed.show_end(&session);
     }
-    let Streamed { tokens, speed, ended } = streamed;
-    let ended = match ended {
-        Ended::End => "end",
-        Ended::Count => "count",
-        Ended::Context => "context",
-        Ended::Stopped => "stopped",
-    };
-    let text = loaded.tokenizer.decode(&tokens);
+    let text = loaded.tokenizer.decode(&streamed.tokens);
     report::json(&Report {
         about: About::new(&loaded, &args.common, &session),
         prompt: given,
         text,
-        ended,
+        ended: streamed.ended(),
         warm_up_seconds,
-        speed,
+        speed: streamed.speed,
     })
 }
 
@@ -105,6 +111,9 @@ pub(crate) fn stream(
     let mut text = TextStream::default();
     let mut show = |token| {
         first.get_or_insert_with(|| start.elapsed().as_secs_f64());
+        if input::is_interrupted() {
+            return false;
+        }
         if !shown {
             return true;
         }

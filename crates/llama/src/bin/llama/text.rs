@@ -14,10 +14,10 @@ const STDIN: &str = "-";
 /// The text that `llama run` goes on with. A file's last line break isn't a part of it, as in llama.cpp: editors end files
 /// with one, and a model would begin a new line behind it.
 pub(crate) fn prompt(args: &RunArgs) -> anyhow::Result<String> {
-    let path = match (&args.file, &args.prompt) {
+    let path = match (&args.file, args.prompt.as_ref().or(args.text.as_ref())) {
         (Some(path), _) => path.as_path(),
         (None, Some(text)) if text == STDIN => Path::new(STDIN),
-        (None, text) => return Ok(text.clone().unwrap_or_default()),
+        (None, text) => return Ok(text.cloned().unwrap_or_default()),
     };
     let mut text = read(path)?;
     if text.ends_with('\n') {
