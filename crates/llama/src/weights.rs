@@ -18,8 +18,8 @@ use backend_api::{BackendError, ComputeBackend, DType, ErrorKind, MathMode, Mayb
 use crate::gguf::{Gguf, Tensor, TensorType};
 use crate::precision::Precision;
 use crate::{Error, Result};
-pub use filling::Filling;
 pub(crate) use dense::upload;
+pub use filling::Filling;
 pub(crate) use pairs::NeighbouringPairs;
 use planes::Rows;
 pub(crate) use taken::refuse_others;

@@ -50,7 +50,9 @@ pub enum TensorType {
 }
 
 impl TensorType {
-    const fn from_number(number: u32) -> Self {
+    /// The type of ggml's number.
+    #[must_use]
+    pub const fn from_number(number: u32) -> Self {
         match number {
             0 => Self::F32,
             1 => Self::F16,

@@ -4,8 +4,8 @@ use backend_api::DType;
 use backend_api::desc::QuantMatrix;
 use backend_api::owned::Buffer;
 
-use super::planes::Rows;
 use super::Loader;
+use super::planes::Rows;
 use crate::feed_forward::Stack;
 use crate::{Error, Result};
 

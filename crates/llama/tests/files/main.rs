@@ -32,6 +32,40 @@ fn a_file_is_read() {
     assert_eq!((config.vocabulary, config.kv_heads, config.head_dim), (268, 2, 16));
 }
 
+/// ggml's numbers of types, and elements and bytes of their blocks: `GGML_QUANT_SIZES` of the package `gguf`.
+#[test]
+fn types_have_the_numbers_and_blocks_of_ggml() {
+    let blocks = [
+        (0, 1, 4),
+        (1, 1, 2),
+        (2, 32, 18),
+        (3, 32, 20),
+        (6, 32, 22),
+        (7, 32, 24),
+        (8, 32, 34),
+        (10, 256, 84),
+        (11, 256, 110),
+        (12, 256, 144),
+        (13, 256, 176),
+        (14, 256, 210),
+        (20, 32, 18),
+        (23, 256, 136),
+        (30, 1, 2),
+        (39, 32, 17),
+    ];
+    for number in 0..100 {
+        let known = blocks.iter().find(|block| block.0 == number);
+        let block = TensorType::from_number(number).block();
+        assert_eq!(block, known.map(|&(_, elements, bytes)| (elements, bytes)), "type {number}");
+    }
+    let names =
+        [(3, "q4_1"), (6, "q5_0"), (7, "q5_1"), (10, "q2_k"), (11, "q3_k"), (20, "iq4_nl"), (23, "iq4_xs")];
+    for (number, name) in names {
+        let format = TensorType::from_number(number).quant_format();
+        assert_eq!(format.map(|format| format.name()), Some(name));
+    }
+}
+
 #[test]
 fn damage_is_named() {
     let parse = |bytes: &[u8]| Gguf::parse(bytes).map(|_| ()).map_err(|error| (error.offset, error.kind));

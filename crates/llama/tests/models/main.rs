@@ -50,11 +50,16 @@ const ARCHITECTURES: [&str; 20] = [
 ];
 
 /// Formats of matrices, with what mixtures have beside them.
-const FORMATS: [(GgmlDType, Option<GgmlDType>); 8] = [
+const FORMATS: [(GgmlDType, Option<GgmlDType>); 13] = [
     (GgmlDType::F16, None),
     (GgmlDType::BF16, None),
     (GgmlDType::Q8_0, None),
     (GgmlDType::Q4_0, Some(GgmlDType::Q8_0)),
+    (GgmlDType::Q4_0, Some(GgmlDType::Q4_1)),
+    (GgmlDType::Q5_0, Some(GgmlDType::Q8_0)),
+    (GgmlDType::Q5_1, Some(GgmlDType::Q5_0)),
+    (GgmlDType::Q2K, Some(GgmlDType::Q3K)),
+    (GgmlDType::Q3K, Some(GgmlDType::Q5_0)),
     (GgmlDType::Q4K, None),
     (GgmlDType::Q5K, None),
     (GgmlDType::Q6K, None),
@@ -136,6 +141,12 @@ fn device_trials(selector: &str) -> Vec<Trial> {
     ));
     trials.push(trial("tensors::missing_ones_are_named", Box::new(tensors::missing_tensors_are_named)));
     trials.push(trial("tensors::other_ones_are_refused", Box::new(tensors::other_tensors_are_refused)));
+    trials.push(trial(
+        "format::IQ4_XS",
+        Box::new(|backend| {
+            texts(backend, &RandomModel::new(recipe("llama", 256), writer::IQ4_XS, Some(GgmlDType::Q5K))?)
+        }),
+    ));
     for architecture in ["llama", "qwen3moe", "gpt-oss"] {
         trials.push(trial(
             &format!("format::MXFP4_{architecture}"),

@@ -4,9 +4,11 @@ use anyhow::ensure;
 use backend_api::quant::{QuantFormat, quantize};
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
+use half::f16;
 
-/// Stands for MXFP4, which candle doesn't know: a type of candle's with blocks as long, which isn't read.
-pub(crate) const MXFP4: GgmlDType = GgmlDType::Q4_1;
+/// Stand for MXFP4 and IQ4_XS, which candle doesn't know: types of candle's with blocks as long, which aren't read.
+pub(crate) const MXFP4: GgmlDType = GgmlDType::Q8_1;
+pub(crate) const IQ4_XS: GgmlDType = GgmlDType::Q8K;
 
 /// Tensors begin at multiples of this.
 const ALIGNMENT: usize = 32;
@@ -49,6 +51,11 @@ impl Writer {
             self.tensors.push((name.to_owned(), shape.to_vec(), 39, blocks));
             return Ok(stored);
         }
+        if kind == IQ4_XS {
+            let (blocks, stored) = iq4_xs(numbers);
+            self.tensors.push((name.to_owned(), shape.to_vec(), 23, blocks));
+            return Ok(stored);
+        }
         let tensor = Tensor::from_slice(numbers, shape, &Device::Cpu)?;
         let quantised = QTensor::quantize(&tensor, kind)?;
         let stored = quantised.dequantize(&Device::Cpu)?.flatten_all()?.to_vec1::<f32>()?;
@@ -56,7 +63,12 @@ impl Writer {
             GgmlDType::F32 => 0,
             GgmlDType::F16 => 1,
             GgmlDType::Q4_0 => 2,
+            GgmlDType::Q4_1 => 3,
+            GgmlDType::Q5_0 => 6,
+            GgmlDType::Q5_1 => 7,
             GgmlDType::Q8_0 => 8,
+            GgmlDType::Q2K => 10,
+            GgmlDType::Q3K => 11,
             GgmlDType::Q4K => 12,
             GgmlDType::Q5K => 13,
             GgmlDType::Q6K => 14,
@@ -101,6 +113,37 @@ fn weight_of_mxfp4(block: &[u8], i: usize) -> f64 {
     let magnitude = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0][usize::from(number & 7)];
     let scale = 2f64.powi(i32::from(block[0]) - 127);
     if number < 8 { scale * magnitude } else { -scale * magnitude }
+}
+
+/// Blocks of IQ4_XS and the weights that they stand for: of each 32 numbers, the nearest of 16 values by a scale of six bits.
+fn iq4_xs(numbers: &[f32]) -> (Vec<u8>, Vec<f64>) {
+    const VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+    let largest = |numbers: &[f32]| numbers.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+    let (mut blocks, mut stored) = (Vec::new(), Vec::new());
+    for numbers in numbers.chunks(256) {
+        let d = f16::from_f32(largest(numbers) / 113.0 / 31.0);
+        let (mut high, mut low, mut places) = (0u16, 0u32, [0u8; 128]);
+        for (t, numbers) in numbers.chunks(32).enumerate() {
+            // Some scales are negative.
+            let size = (largest(numbers) / 113.0 / d.to_f32()).round().clamp(1.0, 31.0) as i32;
+            let scale = if t % 3 == 1 { -size } else { size };
+            let bits = (scale + 32) as u32;
+            high |= (bits as u16 >> 4) << (2 * t);
+            low |= (bits & 15) << (4 * t);
+            for (i, &x) in numbers.iter().enumerate() {
+                let weight = |value: i8| d.to_f64() * f64::from(scale) * f64::from(value);
+                let error = |place: &usize| (weight(VALUES[*place]) - f64::from(x)).abs();
+                let nearest = (0..16).min_by(|a, b| error(a).total_cmp(&error(b))).unwrap_or(0);
+                places[16 * t + i % 16] |= (nearest as u8) << (4 * (i / 16));
+                stored.push(weight(VALUES[nearest]));
+            }
+        }
+        blocks.extend(d.to_le_bytes());
+        blocks.extend(high.to_le_bytes());
+        blocks.extend(low.to_le_bytes());
+        blocks.extend(places);
+    }
+    (blocks, stored)
 }
 
 fn text(file: &mut Vec<u8>, text: &str) {
