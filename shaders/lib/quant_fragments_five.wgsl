@@ -12,15 +12,15 @@ fn fifth_bits(q: Quants, block: u32) -> u32 {
 fn first_quants(q: Quants, block: u32, zero: f32) -> vec4<f16> {
   let word = q.words[block];
   let bits = fifth_bits(q, block);
-  let even = (word & EVEN) | ((bits << 4u) & 0x00100010u);
-  let odd = (word & ODD) | ((bits << 6u) & 0x01000100u);
-  return less(even, odd, f16(zero));
+  let even = (word & EVEN) | (((bits << 4u) & 0x00100010u) | kilo());
+  let odd = (word & ODD) | (((bits << 6u) & 0x01000100u) | kilo());
+  return kilo_less(even, odd, f16(zero));
 }
 
 fn last_quants(q: Quants, block: u32, zero: f32) -> vec4<f16> {
   let word = q.words[block] >> 8u;
   let bits = fifth_bits(q, block);
-  let even = (word & EVEN) | (bits & 0x00100010u);
-  let odd = (word & ODD) | ((bits << 2u) & 0x01000100u);
-  return less(even, odd, f16(zero));
+  let even = (word & EVEN) | ((bits & 0x00100010u) | kilo());
+  let odd = (word & ODD) | (((bits << 2u) & 0x01000100u) | kilo());
+  return kilo_less(even, odd, f16(zero));
 }

@@ -12,11 +12,13 @@ fn upper_bits(q: Quants, block: u32) -> u32 {
 fn first_quants(q: Quants, block: u32, zero: f32) -> vec4<f16> {
   let word = q.words[block];
   let bits = upper_bits(q, block) << 4u;
-  return less((word & EVEN) | (bits & 0x00300030u), (word & ODD) | (bits & 0x03000300u), f16(zero));
+  let even = (word & EVEN) | ((bits & 0x00300030u) | kilo());
+  return kilo_less(even, (word & ODD) | ((bits & 0x03000300u) | kilo()), f16(zero));
 }
 
 fn last_quants(q: Quants, block: u32, zero: f32) -> vec4<f16> {
   let word = q.words[block] >> 8u;
   let bits = upper_bits(q, block) >> 4u;
-  return less((word & EVEN) | (bits & 0x00300030u), (word & ODD) | (bits & 0x03000300u), f16(zero));
+  let even = (word & EVEN) | ((bits & 0x00300030u) | kilo());
+  return kilo_less(even, (word & ODD) | ((bits & 0x03000300u) | kilo()), f16(zero));
 }

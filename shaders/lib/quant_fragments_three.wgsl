@@ -12,15 +12,15 @@ fn third_bits(q: Quants, block: u32) -> u32 {
 fn first_quants(q: Quants, block: u32, zero: f32) -> vec4<f16> {
   let word = q.words[block];
   let bits = third_bits(q, block);
-  let even = (word & 0x00030003u) | ((bits << 2u) & 0x00040004u);
-  let odd = ((word << 2u) & 0x00300030u) | ((bits << 4u) & 0x00400040u);
-  return less(even, odd, f16(zero));
+  let even = (word & 0x00030003u) | (((bits << 2u) & 0x00040004u) | kilo());
+  let odd = ((word << 2u) & 0x00300030u) | (((bits << 4u) & 0x00400040u) | kilo());
+  return kilo_less(even, odd, f16(zero));
 }
 
 fn last_quants(q: Quants, block: u32, zero: f32) -> vec4<f16> {
   let word = q.words[block];
   let bits = third_bits(q, block);
-  let even = ((word >> 4u) & 0x00030003u) | ((bits >> 2u) & 0x00040004u);
-  let odd = ((word >> 2u) & 0x00300030u) | (bits & 0x00400040u);
-  return less(even, odd, f16(zero));
+  let even = ((word >> 4u) & 0x00030003u) | (((bits >> 2u) & 0x00040004u) | kilo());
+  let odd = ((word >> 2u) & 0x00300030u) | ((bits & 0x00400040u) | kilo());
+  return kilo_less(even, odd, f16(zero));
 }

@@ -318,7 +318,8 @@ libs! {
     QUANT_FRAGMENTS_SIX = "quant_fragments_six" needs [QUANT_HALVES],
     QUANT_FRAGMENTS_EIGHT = "quant_fragments_eight" needs [QUANT_HALVES],
     QUANT_FRAGMENTS_MXFP4 = "quant_fragments_mxfp4",
-    QUANT_FRAGMENTS_IQ4 = "quant_fragments_iq4",
+    QUANT_FRAGMENTS_IQ4 = "quant_fragments_iq4" needs [QUANT_HALVES],
+    QUANT_VALUES_IQ4 = "quant_values_iq4",
     /// From a sum of exponentials to a softmax.
     SOFTMAX_SCALE = "softmax_scale" needs [SPECIAL, LOG],
     /// The row of a normalisation.

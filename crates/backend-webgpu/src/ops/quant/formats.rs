@@ -13,8 +13,8 @@ use crate::kernels::libs::{
     QUANT_GROUP_SCALES, QUANT_HALF_MINIMA, QUANT_HALF_SCALES, QUANT_IN_ORDER, QUANT_INPUT_1, QUANT_INPUT_4,
     QUANT_IQ4, QUANT_MXFP4, QUANT_NORMED_F16, QUANT_NORMED_F32, QUANT_OUTPUT_1, QUANT_OUTPUT_4, QUANT_ROWS,
     QUANT_ROWS_IN_COLUMNS, QUANT_ROWS_NORMED, QUANT_SIGNED_SUPER_SCALES, QUANT_SIX, QUANT_SUPER_SCALES,
-    QUANT_THREE, QUANT_TWO, QUANT_U4, QUANT_U4_ZEROS, QUANT_WEIGHTS, QUANT_ZERO_0, QUANT_ZERO_4,
-    QUANT_ZERO_8, QUANT_ZERO_16, QUANT_ZERO_32, RESULTS_IN_REGISTERS, RESULTS_STAGED,
+    QUANT_THREE, QUANT_TWO, QUANT_U4, QUANT_U4_ZEROS, QUANT_VALUES_IQ4, QUANT_WEIGHTS, QUANT_ZERO_0,
+    QUANT_ZERO_4, QUANT_ZERO_8, QUANT_ZERO_16, QUANT_ZERO_32, RESULTS_IN_REGISTERS, RESULTS_STAGED,
 };
 
 /// The files of a format, and more.
@@ -182,7 +182,7 @@ pub(super) const fn weight_libs(format: QuantFormat) -> &'static [Lib] {
         QuantCode::Five => with_format!(format, [QUANT_FRAGMENTS_FIVE, QUANT_WEIGHTS]),
         QuantCode::Six => with_format!(format, [QUANT_FRAGMENTS_SIX, QUANT_WEIGHTS]),
         QuantCode::Eight => with_format!(format, [QUANT_FRAGMENTS_EIGHT, QUANT_WEIGHTS]),
-        QuantCode::Iq4 => with_format!(format, [QUANT_FRAGMENTS_IQ4, QUANT_WEIGHTS]),
+        QuantCode::Iq4 => with_format!(format, [QUANT_VALUES_IQ4, QUANT_WEIGHTS]),
         // The weights of Mxfp4 may be beyond f16.
         _ => &[],
     }

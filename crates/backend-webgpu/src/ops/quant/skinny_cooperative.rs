@@ -420,7 +420,7 @@ mod tests {
         let tile = Tile::new(1, 1);
         for format in tile.formats() {
             let variant = tile.plain(format);
-            tile.check(&ctx, format, &variant).unwrap_or_else(|error| panic!("{format}: {error}"));
+            tile.check(&ctx, format, &variant).unwrap_or_else(|error| panic!("{format}: {error:?}"));
         }
     }
 
