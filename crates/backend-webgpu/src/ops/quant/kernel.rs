@@ -319,7 +319,7 @@ pub(super) fn variants() -> Vec<Variant> {
     let mut turn = 0;
     for kernel in decoding(false).chain([Kernel::Tiled]).chain(decoding(true)) {
         for (format, vectors) in kinds().flat_map(|format| [(format, false), (format, true)]) {
-            if kernel.is_int8() && !vectors {
+            if kernel.is_int8() && !(vectors && format.takes_int8()) {
                 continue;
             }
             let (dtypes, activation) = (DTYPES[turn / 2 % 4], Activation::ALL[turn % Activation::ALL.len()]);
