@@ -8,7 +8,7 @@ use model_cli::note;
 use serde::Serialize;
 
 use crate::args::{ChatArgs, SamplingArgs};
-use crate::input::Lines;
+use crate::input::{self, Lines};
 use crate::loaded::{self, Loaded, Ready};
 use crate::report::{self, About, Speed};
 use crate::run::stream;
@@ -115,6 +115,7 @@ fn converse(mut chat: Chat<'_>, args: &ChatArgs, said: &mut Vec<Said>) -> anyhow
     }
     let mut refused = 0;
     loop {
+        input::forget_interrupt();
         if prompts {
             report::text("> ")?;
         }

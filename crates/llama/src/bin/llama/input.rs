@@ -3,12 +3,13 @@
 use std::io;
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Context;
 
-/// Whether Ctrl-C was pressed since the last line was awaited.
+/// Whether Ctrl-C was pressed since [`forget_interrupt`].
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// The exit code of a process that Ctrl-C ends, as shells know it.
@@ -19,9 +20,17 @@ pub(crate) fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
+/// How long Ctrl-C may take to end the wait for a line where it was pressed just before that began.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Lets Ctrl-C count from now on. Called before a line is asked for, so that what is pressed from then on isn't lost.
+pub(crate) fn forget_interrupt() {
+    INTERRUPTED.store(false, Ordering::Relaxed);
+}
+
 /// Lines of the standard input, which a thread reads: Ctrl-C doesn't end a read that blocks.
 pub(crate) struct Lines {
-    /// Of no capacity, so that no more is read than is asked for. `None` is the end.
+    /// Of no capacity, so that no more than one line is read ahead. `None` is the end.
     lines: Receiver<Option<io::Result<String>>>,
 }
 
@@ -56,9 +65,41 @@ impl Lines {
         (sender, Self { lines })
     }
 
-    /// The next line; `None` at the end of the input or after Ctrl-C.
+    /// The next line; `None` at the end of the input or after Ctrl-C, also if it was pressed before this call and after
+    /// [`forget_interrupt`].
     pub(crate) fn next(&self) -> Option<io::Result<String>> {
-        INTERRUPTED.store(false, Ordering::Relaxed);
-        self.lines.recv().ok().flatten()
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) => return line,
+                Err(RecvTimeoutError::Timeout) if !is_interrupted() => {}
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise Ctrl-C behind a prompt that is shown already would do nothing.
+    #[test]
+    fn an_interrupt_before_the_wait_for_a_line_ends_it() {
+        let (sender, lines) = mpsc::sync_channel(0);
+        let lines = Lines { lines };
+        forget_interrupt();
+        // As the handler does where nobody waits yet.
+        INTERRUPTED.store(true, Ordering::Relaxed);
+        assert!(sender.try_send(None).is_err());
+        assert!(lines.next().is_none());
+
+        forget_interrupt();
+        let reader = thread::spawn(move || {
+            thread::sleep(3 * PATIENCE);
+            sender.send(Some(Ok("a line".to_owned()))).unwrap();
+        });
+        assert_eq!(lines.next().unwrap().unwrap(), "a line");
+        reader.join().unwrap();
+        assert!(lines.next().is_none(), "the end of the input");
     }
 }
