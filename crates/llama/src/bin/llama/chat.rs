@@ -109,7 +109,7 @@ fn converse(mut chat: Chat<'_>, args: &ChatArgs, said: &mut Vec<Said>) -> anyhow
     let shown = !args.common.json;
     let is_terminal = io::stdin().is_terminal();
     let prompts = shown && is_terminal;
-    let lines = if is_terminal { Lines::interruptible()? } else { Lines::new() };
+    let lines = if is_terminal { Lines::interruptible()? } else { Lines::new()? };
     if prompts {
         note(format_args!("llama: /help lists what else than a message a line can be"));
     }

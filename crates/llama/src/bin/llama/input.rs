@@ -28,21 +28,24 @@ pub(crate) fn forget_interrupt() {
     INTERRUPTED.store(false, Ordering::Relaxed);
 }
 
+/// What was read; `None` is the end.
+type Line = Option<io::Result<String>>;
+
 /// Lines of the standard input, which a thread reads: Ctrl-C doesn't end a read that blocks.
 pub(crate) struct Lines {
-    /// Of no capacity, so that no more than one line is read ahead. `None` is the end.
-    lines: Receiver<Option<io::Result<String>>>,
+    /// Of no capacity, so that no more than one line is read ahead.
+    lines: Receiver<Line>,
 }
 
 impl Lines {
-    pub(crate) fn new() -> Self {
-        Self::start().1
+    pub(crate) fn new() -> anyhow::Result<Self> {
+        Ok(Self::start()?.1)
     }
 
     /// Lines of a terminal. Ctrl-C ends them while one is awaited; at other times [`is_interrupted`] tells of it, and a second
     /// one ends the process.
     pub(crate) fn interruptible() -> anyhow::Result<Self> {
-        let (sender, lines) = Self::start();
+        let (sender, lines) = Self::start()?;
         let handler = move || {
             if INTERRUPTED.swap(true, Ordering::Relaxed) {
                 process::exit(ENDED_BY_INTERRUPT);
@@ -54,20 +57,22 @@ impl Lines {
         Ok(lines)
     }
 
-    fn start() -> (mpsc::SyncSender<Option<io::Result<String>>>, Self) {
+    fn start() -> anyhow::Result<(mpsc::SyncSender<Line>, Self)> {
         let (sender, lines) = mpsc::sync_channel(0);
         let reader = sender.clone();
-        thread::spawn(move || {
+        let read = move || {
             let read = io::stdin().lines().map(Some).chain([None]);
             // Until nobody asks for more.
             read.map(|line| reader.send(line)).find(Result::is_err)
-        });
-        (sender, Self { lines })
+        };
+        let thread = thread::Builder::new().name("standard input".to_owned());
+        thread.spawn(read).context("there is no thread to read the standard input")?;
+        Ok((sender, Self { lines }))
     }
 
     /// The next line; `None` at the end of the input or after Ctrl-C, also if it was pressed before this call and after
     /// [`forget_interrupt`].
-    pub(crate) fn next(&self) -> Option<io::Result<String>> {
+    pub(crate) fn next(&self) -> Line {
         loop {
             match self.lines.recv_timeout(PATIENCE) {
                 Ok(line) => return line,
