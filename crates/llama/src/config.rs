@@ -113,6 +113,8 @@ impl Config {
         };
         let scales = Scales::new(&keys, architecture, scales)?;
         let context_length = keys.size("context_length")?;
+        let rms_eps = keys.number("attention.layer_norm_rms_epsilon")?;
+        keys.require("attention.layer_norm_rms_epsilon", rms_eps >= 0.0, "0 or more", rms_eps)?;
         let window = window(&keys, architecture, layers)?;
         let softcap = |key, default| keys.number_or(key, default);
         let gemma2 = architecture == Architecture::Gemma2;
@@ -127,7 +129,7 @@ impl Config {
             intermediate,
             experts: ExpertConfig::new(&keys, architecture, intermediate)?,
             vocabulary: vocabulary(file, hidden)?,
-            rms_eps: keys.number("attention.layer_norm_rms_epsilon")?,
+            rms_eps,
             attention_scale: scales.attention,
             attention_temperature: AttentionTemperature::new(&keys, architecture, context_length)?,
             attention_softcap: softcap("attn_logit_softcapping", if gemma2 { 50.0 } else { 0.0 })?,

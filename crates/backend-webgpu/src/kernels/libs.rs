@@ -276,7 +276,7 @@ libs! {
     QUANT_BYTES_SIX = "quant_bytes_six",
     QUANT_BYTES_EIGHT = "quant_bytes_eight",
     QUANT_BYTES_MXFP4 = "quant_bytes_mxfp4",
-    QUANT_BYTES_IQ4 = "quant_bytes_iq4",
+    QUANT_BYTES_IQ4 = "quant_bytes_iq4" needs [QUANT_IQ4],
     /// Words of weights as numbers.
     QUANT_OUTPUT_1 = "quant_output_1" needs [QUANT_NIBBLES],
     QUANT_OUTPUT_4 = "quant_output_4" needs [QUANT_NIBBLES],
@@ -319,7 +319,7 @@ libs! {
     QUANT_FRAGMENTS_EIGHT = "quant_fragments_eight" needs [QUANT_HALVES],
     QUANT_FRAGMENTS_MXFP4 = "quant_fragments_mxfp4",
     QUANT_FRAGMENTS_IQ4 = "quant_fragments_iq4" needs [QUANT_HALVES],
-    QUANT_VALUES_IQ4 = "quant_values_iq4",
+    QUANT_VALUES_IQ4 = "quant_values_iq4" needs [QUANT_IQ4],
     /// From a sum of exponentials to a softmax.
     SOFTMAX_SCALE = "softmax_scale" needs [SPECIAL, LOG],
     /// The row of a normalisation.

@@ -24,6 +24,17 @@ fn other_models_are_refused_by_key() {
         key(&replaced("head_count\x04\0\0\0\x02", "head_count\x04\0\0\0\0")),
         "llama.attention.head_count"
     );
+    let epsilon = |number: f32| {
+        let mut bytes = valid();
+        let from = b"layer_norm_rms_epsilon";
+        let at = bytes.windows(from.len()).position(|window| window == from).unwrap() + from.len() + 4;
+        bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
+        bytes
+    };
+    for wrong in [-1.0, f32::NAN, f32::INFINITY] {
+        assert_eq!(key(&epsilon(wrong)), "llama.attention.layer_norm_rms_epsilon", "{wrong}");
+    }
+    assert_eq!(Config::from_gguf(&Gguf::parse(&epsilon(0.0)).unwrap()).unwrap().rms_eps, 0.0);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use model_cli::note;
 use serde::Serialize;
 
 use crate::args::{ChatArgs, SamplingArgs};
-use crate::input::Lines;
+use crate::input::{self, Lines};
 use crate::loaded::{self, Loaded, Ready};
 use crate::report::{self, About, Speed};
 use crate::run::stream;
@@ -109,12 +109,13 @@ fn converse(mut chat: Chat<'_>, args: &ChatArgs, said: &mut Vec<Said>) -> anyhow
     let shown = !args.common.json;
     let is_terminal = io::stdin().is_terminal();
     let prompts = shown && is_terminal;
-    let lines = if is_terminal { Lines::interruptible()? } else { Lines::new() };
+    let lines = if is_terminal { Lines::interruptible()? } else { Lines::new()? };
     if prompts {
         note(format_args!("llama: /help lists what else than a message a line can be"));
     }
     let mut refused = 0;
     loop {
+        input::forget_interrupt();
         if prompts {
             report::text("> ")?;
         }

@@ -3,12 +3,13 @@
 use std::io;
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::Context;
 
-/// Whether Ctrl-C was pressed since the last line was awaited.
+/// Whether Ctrl-C was pressed since [`forget_interrupt`].
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// The exit code of a process that Ctrl-C ends, as shells know it.
@@ -19,21 +20,32 @@ pub(crate) fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
+/// How long Ctrl-C may take to end the wait for a line where it was pressed just before that began.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// Lets Ctrl-C count from now on. Called before a line is asked for, so that what is pressed from then on isn't lost.
+pub(crate) fn forget_interrupt() {
+    INTERRUPTED.store(false, Ordering::Relaxed);
+}
+
+/// What was read; `None` is the end.
+type Line = Option<io::Result<String>>;
+
 /// Lines of the standard input, which a thread reads: Ctrl-C doesn't end a read that blocks.
 pub(crate) struct Lines {
-    /// Of no capacity, so that no more is read than is asked for. `None` is the end.
-    lines: Receiver<Option<io::Result<String>>>,
+    /// Of no capacity, so that no more than one line is read ahead.
+    lines: Receiver<Line>,
 }
 
 impl Lines {
-    pub(crate) fn new() -> Self {
-        Self::start().1
+    pub(crate) fn new() -> anyhow::Result<Self> {
+        Ok(Self::start()?.1)
     }
 
     /// Lines of a terminal. Ctrl-C ends them while one is awaited; at other times [`is_interrupted`] tells of it, and a second
     /// one ends the process.
     pub(crate) fn interruptible() -> anyhow::Result<Self> {
-        let (sender, lines) = Self::start();
+        let (sender, lines) = Self::start()?;
         let handler = move || {
             if INTERRUPTED.swap(true, Ordering::Relaxed) {
                 process::exit(ENDED_BY_INTERRUPT);
@@ -45,20 +57,54 @@ impl Lines {
         Ok(lines)
     }
 
-    fn start() -> (mpsc::SyncSender<Option<io::Result<String>>>, Self) {
+    fn start() -> anyhow::Result<(mpsc::SyncSender<Line>, Self)> {
         let (sender, lines) = mpsc::sync_channel(0);
         let reader = sender.clone();
-        thread::spawn(move || {
+        let read = move || {
             let read = io::stdin().lines().map(Some).chain([None]);
             // Until nobody asks for more.
             read.map(|line| reader.send(line)).find(Result::is_err)
-        });
-        (sender, Self { lines })
+        };
+        let thread = thread::Builder::new().name("standard input".to_owned());
+        thread.spawn(read).context("there is no thread to read the standard input")?;
+        Ok((sender, Self { lines }))
     }
 
-    /// The next line; `None` at the end of the input or after Ctrl-C.
-    pub(crate) fn next(&self) -> Option<io::Result<String>> {
-        INTERRUPTED.store(false, Ordering::Relaxed);
-        self.lines.recv().ok().flatten()
+    /// The next line; `None` at the end of the input or after Ctrl-C, also if it was pressed before this call and after
+    /// [`forget_interrupt`].
+    pub(crate) fn next(&self) -> Line {
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) => return line,
+                Err(RecvTimeoutError::Timeout) if !is_interrupted() => {}
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise Ctrl-C behind a prompt that is shown already would do nothing.
+    #[test]
+    fn an_interrupt_before_the_wait_for_a_line_ends_it() {
+        let (sender, lines) = mpsc::sync_channel(0);
+        let lines = Lines { lines };
+        forget_interrupt();
+        // As the handler does where nobody waits yet.
+        INTERRUPTED.store(true, Ordering::Relaxed);
+        assert!(sender.try_send(None).is_err());
+        assert!(lines.next().is_none());
+
+        forget_interrupt();
+        let reader = thread::spawn(move || {
+            thread::sleep(3 * PATIENCE);
+            sender.send(Some(Ok("a line".to_owned()))).unwrap();
+        });
+        assert_eq!(lines.next().unwrap().unwrap(), "a line");
+        reader.join().unwrap();
+        assert!(lines.next().is_none(), "the end of the input");
     }
 }
