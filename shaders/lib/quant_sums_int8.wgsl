@@ -25,7 +25,9 @@ fn word_scales(s: Scales, j: u32) -> WordScales {
   let w = scale_of(s, 3u, j);
   let scale = vec4<f32>(x.scale, y.scale, z.scale, w.scale);
   let zero = vec4<f32>(x.zero, y.zero, z.zero, w.zero);
-  return WordScales(scale, scale * zero + vec4<f32>(x.min, y.min, z.min, w.min));
+  let min = vec4<f32>(x.min, y.min, z.min, w.min);
+  // An infinite scale times no zero point would be NaN.
+  return WordScales(scale, select(min, scale * zero + min, zero > vec4<f32>()));
 }
 
 fn dots(x: vec4<u32>, y: vec4<u32>) -> vec4<i32> {

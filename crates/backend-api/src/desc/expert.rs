@@ -25,7 +25,7 @@ use super::{Matrix, QuantMatrix, require_at_least, require_float, require_multip
 /// bias, whatever A and the weight are. Indices may repeat.
 ///
 /// A and C have either floating-point type. A isn't rounded, and products with the exact weights are accumulated in
-/// f32: the error of a product is at most (k + 8) · 2⁻²⁴ of the sum of |a| · (|s| · (q + z) + |m|), where s, q, z and m
+/// f32: the error of a product is at most (k + 8) · 2⁻²⁴ of the sum of |a| · (|s| · (|q| + z) + |m|), where s, q, z and m
 /// make up a weight `s · (q − z) − m`. A sum over u adds at most (used + 2) · 2⁻²⁴ of the sum of |weights| times that, or
 /// with a gate times the rows' magnitudes. With `k` 0 products are 0. Only where A has the type f16 and `rows · used` is more than 32 may
 /// weights of B be rounded to f16; a weight above 65504 is infinite there.

@@ -79,7 +79,7 @@ impl RmsNorm {
 ///
 /// A is m×k, B has n rows of k weights, C is m×n. A and C have either floating-point type. A isn't rounded, and
 /// products with the exact weights are accumulated in f32: the error of the sum is at most (k + 8) · 2⁻²⁴ of the
-/// sum of |a| · (|s| · (q + z) + |m|), where s, q, z and m make up a weight `s · (q − z) − m`. With `k` 0 the
+/// sum of |a| · (|s| · (|q| + z) + |m|), where s, q, z and m make up a weight `s · (q − z) − m`. With `k` 0 the
 /// product is 0.
 ///
 /// Only where A has the type f16 and more than 32 rows may weights be rounded to f16, as those of an f16

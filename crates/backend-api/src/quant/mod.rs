@@ -11,7 +11,7 @@
 //! one after the other; a row has its units in order. The allocation ends with its last plane, rounded up to
 //! 16 bytes. All numbers are little-endian.
 //!
-//! Bytes that belong to no weight are 0. Weights of the padding have the value 0: their quants and scales are
+//! Bytes that belong to no weight are 0. Weights of the padding have the value 0 (IQ4_NL's −0): their quants and scales are
 //! 0, and in a group of U4 that begins before the row's end their quant is its zero point. Of GPTQ, which
 //! knows the zero point 16, it is 15, so what multiplies the padding must be 0.
 //!

@@ -140,7 +140,8 @@ impl<D: TileDot> Many<'_, D> {
     }
 }
 
-/// A unit of weights, its quants as numbers that are not negative: of Q8_0, whose `ZERO` is 128, two digits of four bits.
+/// A unit of weights, its quants as numbers that are not negative: where they are signed bytes, two digits of
+/// four bits: `ZERO` is 128 of Q8_0, 127 of the values of IQ4_NL and IQ4_XS.
 #[derive(Clone, Copy, Debug)]
 struct Digits<const ZERO: u8> {
     low: [[i8; 32]; 4],
