@@ -66,10 +66,12 @@ impl Sum {
     ///
     /// A term passes through the products with its quant's and its block's scale, at most k + 5 additions (of
     /// blocks and their zero points), alpha's product and the bias's addition. With many rows of f16, weights
-    /// may be rounded to f16; where one is beyond its range, there is no bound.
+    /// may be rounded to f16; where one is beyond its range, there is no bound. Nor is there one where sums of some terms may be
+    /// beyond f32's range, so that they are infinite, or no number where both infinities meet.
     pub(crate) fn finish(self, k: usize, alpha: f64, bias: f64, half_weights: bool) -> (f64, f64) {
         let Self { sum, magnitude, input, moved, largest } = self;
-        if half_weights && largest > MAX_F16 {
+        let overflows = magnitude > f64::from(f32::MAX);
+        if overflows || half_weights && largest > MAX_F16 {
             return (alpha * sum + bias, f64::INFINITY);
         }
         let flushed = (k + 3) as f64 * MIN_NORMAL_F32;

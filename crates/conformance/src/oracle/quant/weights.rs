@@ -111,7 +111,8 @@ impl Weights {
         Self::of_blocks(format, rows, columns, blocks)
     }
 
-    /// Weights of Q8_0, Q4_0 or IQ4_NL that are positive, all alike, but for the last block of each row, whose scale is infinite.
+    /// Weights of Q8_0, Q4_0, Q4_1, Q5_1 or IQ4_NL that are positive, with small minima; the scale of each row's last block
+    /// is infinite.
     pub(crate) fn ending_in_infinity(format: QuantFormat, rows: usize, columns: usize) -> Self {
         let (elements, size) = (format.block_elements(), format.block_bytes().unwrap_or(1));
         let one = if format == QuantFormat::Q8_0 { 1 } else { 0x99 };
