@@ -80,6 +80,11 @@ impl Config {
             let name = metadata.get(key).and_then(Value::text).unwrap_or_default();
             Error::value(key, Architecture::ALL.map(Architecture::name).join(", "), name)
         })?;
+        if let Some(parts) = metadata.get("split.count").and_then(Value::unsigned).filter(|&parts| parts > 1)
+        {
+            let expected = "1: join the parts first, as llama-gguf-split --merge does";
+            return Err(Error::value("split.count", expected, parts));
+        }
         let keys = Keys { metadata, prefix: architecture.name() };
 
         let hidden = keys.size("embedding_length")?;

@@ -100,7 +100,8 @@ pub enum Error {
     },
     /// A model's logits are NaN or infinite.
     #[error(
-        "the logits aren't finite numbers; activations of f16 may have overflowed, which --precision f32 (`Precision::F32`) avoids"
+        "the logits aren't finite numbers: the weights are damaged, or activations overflow; those of f16 don't with --precision f32 \
+         (`Precision::F32`)"
     )]
     NotFinite,
     /// The backend refused a call.

@@ -252,8 +252,9 @@ impl<'a> Loader<'a> {
 }
 
 fn unsupported(name: &str, tensor: &Tensor<'_>) -> Error {
-    let expected = "of a type that this runtime reads".to_owned();
-    Error::Tensor { name: name.to_owned(), expected, got: format!("{:?}", tensor.kind) }
+    let formats = QuantFormat::GGUF.map(|format| format.name().to_uppercase()).join(", ");
+    let expected = format!("one of F32, F16, BF16, {formats}");
+    Error::Tensor { name: name.to_owned(), expected, got: tensor.kind.to_string() }
 }
 
 /// Whether a backend multiplies by quantised matrices; where it doesn't, they are kept as f32. A product

@@ -14,10 +14,10 @@ use xshell::Shell;
 pub(crate) const PAGES: &str = "target/web";
 
 /// The most bytes of the module with nothing but the backend.
-const BACKEND_LIMIT: u64 = 1_355_000;
+const BACKEND_LIMIT: u64 = 1_410_000;
 
 /// The most bytes of the chat's module.
-const CHAT_LIMIT: u64 = 5_100_000;
+const CHAT_LIMIT: u64 = 5_240_000;
 
 /// A page: its folder, the compiled module with the most bytes that it may have, and the files and the folders of
 /// files beside it.

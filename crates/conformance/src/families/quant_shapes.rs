@@ -195,13 +195,8 @@ fn few() -> impl Iterator<Item = Product> {
 /// Rows of B that end in an infinite scale, along odd numbers of units: the last one's scale must not meet the zeros behind
 /// the row.
 pub(super) fn infinite() -> impl Iterator<Item = Case> {
-    let formats = [
-        QuantFormat::Q8_0,
-        QuantFormat::Q4_0,
-        QuantFormat::Q4_1,
-        QuantFormat::Q5_1,
-        QuantFormat::IQ4_NL,
-    ];
+    let formats =
+        [QuantFormat::Q8_0, QuantFormat::Q4_0, QuantFormat::Q4_1, QuantFormat::Q5_1, QuantFormat::IQ4_NL];
     let shapes = [128, 2176, 4480].into_iter().flat_map(|k| [1, 2].map(|m| (m, k)));
     formats.into_iter().flat_map(move |format| shapes.clone().map(move |shape| (format, shape))).map(
         |(format, (m, k))| {

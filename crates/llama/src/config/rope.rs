@@ -266,11 +266,7 @@ fn factors(file: &Gguf<'_>, name: &str, pairs: usize) -> Result<Option<Vec<f64>>
         return Ok(Some(numbers));
     }
     let expected = format!("F32 [{pairs}], finite and not 0");
-    Err(Error::Tensor {
-        name: name.to_owned(),
-        expected,
-        got: format!("{:?} {:?}", tensor.kind, tensor.shape),
-    })
+    Err(Error::Tensor { name: name.to_owned(), expected, got: format!("{} {:?}", tensor.kind, tensor.shape) })
 }
 
 #[cfg(test)]

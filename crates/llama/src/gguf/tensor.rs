@@ -1,5 +1,6 @@
 //! Tensors: element type, shape, bytes.
 
+use std::fmt;
 use std::ops::Range;
 
 use backend_api::quant::QuantFormat;
@@ -109,6 +110,35 @@ impl TensorType {
                 None => None,
             },
         }
+    }
+}
+
+/// ggml's name, also of types that aren't read.
+impl fmt::Display for TensorType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Self::F32 => "F32",
+            Self::F16 => "F16",
+            Self::Bf16 => "BF16",
+            Self::Other(9) => "Q8_1",
+            Self::Other(15) => "Q8_K",
+            Self::Other(16) => "IQ2_XXS",
+            Self::Other(17) => "IQ2_XS",
+            Self::Other(18) => "IQ3_XXS",
+            Self::Other(19) => "IQ1_S",
+            Self::Other(21) => "IQ3_S",
+            Self::Other(22) => "IQ2_S",
+            Self::Other(24..=27) => "of integers",
+            Self::Other(28) => "F64",
+            Self::Other(29) => "IQ1_M",
+            Self::Other(34) => "TQ1_0",
+            Self::Other(35) => "TQ2_0",
+            Self::Other(number) => return write!(f, "of ggml's type {number}"),
+            quantised => {
+                return f.write_str(&quantised.quant_format().map_or("", QuantFormat::name).to_uppercase());
+            }
+        };
+        f.write_str(name)
     }
 }
 

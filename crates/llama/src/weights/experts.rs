@@ -25,7 +25,7 @@ impl<'a> Loader<'a> {
             let (Some(own), true) = (found, format.is_none() || format == found) else {
                 let expected =
                     format.map_or("in a format of blocks".to_owned(), |format| format!("in {format}"));
-                return Err(Error::Tensor { name, expected, got: format!("{:?}", tensor.kind) });
+                return Err(Error::Tensor { name, expected, got: tensor.kind.to_string() });
             };
             format = Some(own);
             parts.push(Rows::of(tensor));

@@ -20,5 +20,5 @@ pub(crate) fn refuse_others<'a>(
     let other = tensors.into_iter().find(|&(name, ..)| is_other(name));
     let Some((name, kind, shape)) = other else { return Ok(()) };
     let expected = format!("not to be in {} of {} layers", config.architecture.name(), config.layers);
-    Err(Error::Tensor { name: name.to_owned(), expected, got: format!("{kind:?} {shape:?}") })
+    Err(Error::Tensor { name: name.to_owned(), expected, got: format!("{kind} {shape:?}") })
 }

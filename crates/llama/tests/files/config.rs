@@ -24,6 +24,11 @@ fn other_models_are_refused_by_key() {
         key(&replaced("head_count\x04\0\0\0\x02", "head_count\x04\0\0\0\0")),
         "llama.attention.head_count"
     );
+    let parts = [b"split.count".as_slice(), &2u32.to_le_bytes()].concat();
+    let mut part = valid();
+    let at = part.windows(parts.len()).position(|window| window == parts).unwrap() + parts.len();
+    part[at] = 3;
+    assert_eq!(key(&part), "split.count");
     let epsilon = |number: f32| {
         let mut bytes = valid();
         let from = b"layer_norm_rms_epsilon";

@@ -58,6 +58,9 @@ fn types_have_the_numbers_and_blocks_of_ggml() {
         let block = TensorType::from_number(number).block();
         assert_eq!(block, known.map(|&(_, elements, bytes)| (elements, bytes)), "type {number}");
     }
+    let name = |number| TensorType::from_number(number).to_string();
+    assert_eq!([16, 28, 77].map(name), ["IQ2_XXS", "F64", "of ggml's type 77"]);
+    assert_eq!([1, 12, 20].map(name), ["F16", "Q4_K", "IQ4_NL"]);
     let names =
         [(3, "q4_1"), (6, "q5_0"), (7, "q5_1"), (10, "q2_k"), (11, "q3_k"), (20, "iq4_nl"), (23, "iq4_xs")];
     for (number, name) in names {

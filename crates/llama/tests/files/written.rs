@@ -51,6 +51,7 @@ pub(crate) fn with_tokens(architecture: &str, more: &[(&str, u32, &[u8])], piece
         entry(&format!("{architecture}.{key}"), 4, &value.to_le_bytes());
     }
     entry(&format!("{architecture}.attention.layer_norm_rms_epsilon"), 6, &1e-5f32.to_le_bytes());
+    entry("split.count", 2, &1u16.to_le_bytes());
     entry("small", 1, &[0xff]);
     entry("long", 11, &(-5i64).to_le_bytes());
     entry("double", 12, &0.25f64.to_le_bytes());
