@@ -86,8 +86,9 @@ impl RmsNorm {
 /// matrix are; a weight above 65504 is infinite there.
 ///
 /// With a [`norm`](Self::norm), A's rows are normalised first, and their elements rounded to A's type or to the
-/// norm's; what is said of A's type above is then true of that. With a [`gate`](Self::gate), B has twice n rows, those of the gate first, and `C = residual + gate(P₁, P₂)`, where P₁
-/// and P₂ are the halves of `alpha · A · Bᵀ + bias`, which may be rounded to C's type first.
+/// norm's; what is said of A's type above is then true of that. With a [`gate`](Self::gate), B has twice n rows,
+/// those of the gate first, and `C = residual + gate(P₁, P₂)`, where P₁ and P₂ are the halves of
+/// `alpha · A · Bᵀ + bias`, which may be rounded to C's type first.
 ///
 /// # Activations of 8 bits
 /// With [`MathMode::Int8`], each block of 32 activations of a row of A, normalised ones after their norm, may be

@@ -23,8 +23,7 @@ pub enum QuantFormat {
     Q5_0,
     /// 32 weights `d · q + m` with an f16 scale, an f16 minimum and 5-bit `q`.
     Q5_1,
-    /// 32 weights `d · v(q)` with an f16 scale and 4-bit `q`: the number of the value v in a table of 16 that aren't
-    /// equally far apart.
+    /// 32 weights `d · v(q)` with an f16 scale and 4-bit `q`, the index of v(q) in ggml's table of 16 values.
     IQ4_NL,
     /// 256 weights `d · (sc − 32) · v(q)` with the values of [`IQ4_NL`](Self::IQ4_NL), and a 6-bit `sc` for each 32 of them.
     IQ4_XS,

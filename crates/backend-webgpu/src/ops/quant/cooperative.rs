@@ -1,10 +1,10 @@
 //! quant/cooperative: products of many rows of f16 on tensor cores, which dequantise B while staging it.
 
 use backend_api::desc::{MatmulDesc, Matrix, QuantMatmulDesc};
-use backend_api::quant::QuantFormat;
+use backend_api::quant::{QuantFormat, ScaleKind};
 use backend_api::{Activation, BackendResult, BackendTranspose, DType};
 
-use super::formats::{has_half_scales, tile_libs};
+use super::formats::{fits_half, has_half_scales, tile_libs};
 use super::operands::{Operands, strides_of_a};
 use super::planes::{Planes, WeightParams};
 use super::self_test::check_product;
@@ -43,19 +43,12 @@ params! {
 /// Elements of k in a step: a block of B.
 const STEP: usize = 32;
 
-/// The formats whose k is whole blocks and that need no fourth plane: with A, the bias and C's three bindings, there
-/// is room for three.
-const FORMATS: [QuantFormat; 9] = [
-    QuantFormat::Q8_0,
-    QuantFormat::Q4_0,
-    QuantFormat::Q4_1,
-    QuantFormat::Q5_0,
-    QuantFormat::Q5_1,
-    QuantFormat::IQ4_NL,
-    QuantFormat::IQ4_XS,
-    QuantFormat::Q4_K,
-    QuantFormat::Q5_K,
-];
+/// Whether weights of a format may be f16, k is whole blocks, and no fourth plane is needed: with A, the bias and C's three
+/// bindings, there is room for three.
+const fn is_staged(format: QuantFormat) -> bool {
+    let scales = format.scale_kind();
+    fits_half(format) && !scales.has_halves() && !matches!(scales, ScaleKind::Group)
+}
 
 /// The workgroup's tile of C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +107,7 @@ impl Tile {
             return None;
         }
         let aligned = VecWidth::fitting(DType::F16, &[&operands.a], &strides_of_a(desc)) == VecWidth::Eight;
-        let fits = FORMATS.contains(&desc.b.format)
+        let fits = is_staged(desc.b.format)
             && desc.a.dtype == DType::F16
             && aligned
             && desc.k() > 0
@@ -237,7 +230,7 @@ fn few_ones(m: usize, k: usize) -> Vec<i32> {
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     for tile in Tile::ALL {
-        for format in FORMATS {
+        for format in QuantFormat::GGUF.into_iter().filter(|&format| is_staged(format)) {
             for dtype in [DType::F16, DType::F32] {
                 let activation = Activation::ALL[variants.len() % Activation::ALL.len()];
                 variants.push(tile.variant(format, dtype, activation));
