@@ -75,10 +75,12 @@ mod at_a_terminal {
 
     impl Terminal {
         fn chat(options: &str) -> Self {
-            let line =
-                format!("{} chat {} --backend cpu {options}", env!("CARGO_BIN_EXE_llama"), model().display());
+            let llama = env!("CARGO_BIN_EXE_llama");
+            // Ctrl-C would reach a shell that isn't replaced, too, and some shells end with 130 then.
+            let line = format!("exec {llama} chat {} --backend cpu {options}", model().display());
             let mut child = Command::new("script")
                 .args(["-qefc", &line, "/dev/null"])
+                .env("SHELL", "/bin/sh")
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()
