@@ -313,7 +313,8 @@ fn main() {
         inner: bench.size(14336, 512),
         keys: [bench.size(512, 32), bench.size(640, 64)],
     };
-    let formats = [QuantFormat::Q4_0, QuantFormat::Q4_K, QuantFormat::Q6_K, QuantFormat::Q8_0];
+    let formats =
+        [QuantFormat::Q4_0, QuantFormat::IQ4_NL, QuantFormat::Q4_K, QuantFormat::Q6_K, QuantFormat::Q8_0];
     for formats in formats.map(Formats::all).into_iter().chain([Formats::MIXED]) {
         let decoder = Decoder::new(&bench.subject, shape, formats);
         for (name, steps) in STEPS {

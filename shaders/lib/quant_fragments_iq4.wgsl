@@ -2,17 +2,15 @@
 //
 // needs: lib/quant_iq4, lib/quant_halves
 
-// The values at places, of which 8 was subtracted: whole numbers nearest to a polynomial. Between 1024 and 2048, f16 has whole
-// numbers alone, to which its last step is rounded. As words, results are f16 on devices that have more digits in between, too.
-// On a device that rounds otherwise, products are wrong, so this file is for kernels with a self-test.
+// The values at places, of which 8 was subtracted: 11 times these, and the whole numbers nearest to a polynomial. Between 1024 and
+// 2048, f16 has whole numbers alone, to which its last step is rounded. As words, results are f16 on devices that have more
+// digits in between, too. On a device that rounds otherwise, products are wrong, so this file is for kernels with a self-test.
 fn values_of(x: vec2<f16>) -> vec2<f16> {
-  var y = fma(x, vec2<f16>(0.00006675720h), vec2<f16>(0.0001261234h));
-  y = fma(y, x, vec2<f16>(-0.004352570h));
-  y = fma(y, x, vec2<f16>(0.07684326h));
-  y = fma(y, x, vec2<f16>(0.1181641h));
-  y = fma(y, x, vec2<f16>(11.421875h));
-  let rounded = pack2x16float(vec2<f32>(fma(y, x, vec2<f16>(1537.0h))));
-  return vec2<f16>(unpack2x16float(rounded)) - vec2<f16>(1536.0h);
+  var y = fma(x, vec2<f16>(0.0010709763h), vec2<f16>(0.081726074h));
+  y = fma(y, x, vec2<f16>(0.018798828h));
+  y = fma(y, x, vec2<f16>(0.42675781h));
+  let rounded = vec2<f16>(unpack2x16float(pack2x16float(vec2<f32>(fma(y, x, vec2<f16>(1537.0h))))));
+  return fma(x, vec2<f16>(11.0h), rounded - vec2<f16>(1536.0h));
 }
 
 fn values_of_four(places: vec4<f16>) -> vec4<f16> {

@@ -1,20 +1,6 @@
 // Quants of four bits that are places in a table of 16 values, those of IQ4_NL and IQ4_XS.
 //
-// needs: lib/quant_nibbles, quants, params with the planes
-
-// The words j of the four blocks of a unit.
-struct Quants {
-  words: vec4<u32>,
-}
-
-fn load_quants(row: u32, unit: u32, j: u32) -> Quants {
-  return Quants(quants[params.quants + row * params.quants_row + 4u * unit + j]);
-}
-
-// Of these, only the word of one block.
-fn load_block(row: u32, unit: u32, j: u32, block: u32) -> Quants {
-  return Quants(vec4<u32>(quants[params.quants + row * params.quants_row + 4u * unit + j][block]));
-}
+// needs: lib/quant_nibbles, lib/quant_nibble_words
 
 // The values at these places: the whole numbers nearest to a polynomial, which is less than 0.44 from each.
 fn values_at(places: vec4<u32>) -> vec4<f32> {

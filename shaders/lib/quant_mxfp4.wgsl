@@ -1,17 +1,8 @@
 // Units of Mxfp4.
 //
-// needs: lib/quant_nibbles, quants, scales, params with the planes
+// needs: lib/quant_nibbles, lib/quant_nibble_words, scales, params with the planes
 
 const HAS_MIN = false;
-
-// The words j of the four blocks of a unit.
-struct Quants {
-  words: vec4<u32>,
-}
-
-fn load_quants(row: u32, unit: u32, j: u32) -> Quants {
-  return Quants(quants[params.quants + row * params.quants_row + 4u * unit + j]);
-}
 
 // Twice the values of numbers of E2M1 in the upper four bits of words. Behind the exponent of 1, the bits of a magnitude
 // are a number x that is twice the value from 2 on; below, where E2M1 is subnormal, that is 2x − 2, as the smaller one is

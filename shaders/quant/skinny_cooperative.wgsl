@@ -73,10 +73,8 @@ fn ahead_of(place: Place, index: u32) -> Ahead {
   return read_ahead(row, column);
 }
 
-// Adds up what the subgroups have of a tile, and writes it.
-fn finish_tile(place: Place, index: u32, sums: ProductSums, ahead: Ahead) {
-  put_sums(index, sums);
-  workgroupBarrier();
+// Writes the result `index` of a tile, of which the subgroups' sums are in workgroup memory.
+fn write_result(place: Place, index: u32, ahead: Ahead) {
   let row = place.row + index / RESULTS;
   let column = place.column + index % RESULTS;
   if index >= ROWS * RESULTS || row >= params.m || column >= params.n {
@@ -94,6 +92,13 @@ fn finish_tile(place: Place, index: u32, sums: ProductSums, ahead: Ahead) {
     }
     finish_element(sum, neighbour, ahead, row, column);
   }
+}
+
+// Adds up what the subgroups have of a tile, and writes it.
+fn finish_tile(place: Place, index: u32, sums: ProductSums, ahead: Ahead) {
+  put_sums(index, sums);
+  workgroupBarrier();
+  write_result(place, index, ahead);
 }
 
 @compute @workgroup_size(THREADS)

@@ -284,11 +284,12 @@ libs! {
     QUANT_PAIRS = "quant_pairs",
     QUANT_TWO = "quant_two" needs [QUANT_NIBBLES, QUANT_PAIRS],
     QUANT_THREE = "quant_three" needs [QUANT_NIBBLES, QUANT_PAIRS],
-    QUANT_FOUR = "quant_four" needs [QUANT_NIBBLES],
+    QUANT_NIBBLE_WORDS = "quant_nibble_words",
+    QUANT_FOUR = "quant_four" needs [QUANT_NIBBLES, QUANT_NIBBLE_WORDS],
     QUANT_FIVE = "quant_five" needs [QUANT_NIBBLES],
     QUANT_SIX = "quant_six" needs [QUANT_NIBBLES],
     QUANT_EIGHT = "quant_eight" needs [QUANT_NIBBLES],
-    QUANT_IQ4 = "quant_iq4" needs [QUANT_NIBBLES],
+    QUANT_IQ4 = "quant_iq4" needs [QUANT_NIBBLES, QUANT_NIBBLE_WORDS],
     /// Its scales, by what they are, and its zero point.
     QUANT_BLOCK_SCALES = "quant_block_scales" needs [QUANT_NIBBLES],
     QUANT_BLOCK_MINIMA = "quant_block_minima" needs [QUANT_NIBBLES],
@@ -303,7 +304,7 @@ libs! {
     QUANT_ZERO_16 = "quant_zero_16",
     QUANT_ZERO_32 = "quant_zero_32",
     /// Both of Mxfp4, and which scale and zero point a group of U4 has.
-    QUANT_MXFP4 = "quant_mxfp4" needs [QUANT_NIBBLES],
+    QUANT_MXFP4 = "quant_mxfp4" needs [QUANT_NIBBLES, QUANT_NIBBLE_WORDS],
     QUANT_U4 = "quant_u4" needs [QUANT_NIBBLES],
     QUANT_U4_ZEROS = "quant_u4_zeros" needs [QUANT_NIBBLES],
     /// Integers as f16, and quants as elements of fragments, by format.

@@ -413,14 +413,22 @@ mod tests {
     /// No adapter of a test machine has tensor cores. What the kernel does with them is as the self-test wants it where
     /// fragments are emulated.
     #[test]
-    fn blocks_of_one_row_make_a_product_of_every_format() {
+    fn tiles_make_products() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
         let ctx = backend.context("test").unwrap().context;
         assert!(ctx.gpu().device.features().contains(wgpu::Features::SHADER_F16));
-        let tile = Tile::new(1, 1);
-        for format in tile.formats() {
-            let variant = tile.plain(format);
-            tile.check(&ctx, format, &variant).unwrap_or_else(|error| panic!("{format}: {error:?}"));
+        let check = |tile: Tile, format| {
+            let checked = tile.check(&ctx, format, &tile.plain(format));
+            checked.unwrap_or_else(|error| panic!("{format} by {tile:?}: {error:?}"));
+        };
+        let one_row = Tile::new(1, 1);
+        one_row.formats().for_each(|format| check(one_row, format));
+        // The quants of a format are read as for one row, and more kernels than these take minutes to be compiled.
+        let zero_points = QuantFormat::U4 { group: 32, zero_points: true };
+        for tile in [8, 16].map(|rows| Tile::new(rows, 1)) {
+            for format in [QuantFormat::Q8_0, QuantFormat::Q4_K, QuantFormat::Q6_K, zero_points] {
+                check(tile, format);
+            }
         }
     }
 
