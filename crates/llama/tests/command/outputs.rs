@@ -60,7 +60,7 @@ fn an_output_that_is_closed_ends_a_command_quietly() {
 #[cfg(target_os = "linux")]
 #[test]
 fn ctrl_c_stops_a_text_and_leaves_its_document() {
-    let child = Command::new(env!("CARGO_BIN_EXE_llama"))
+    let mut child = Command::new(env!("CARGO_BIN_EXE_llama"))
         .arg("run")
         .arg(model())
         .args(["A kernel is", "--backend", "cpu", "--ctx", "100000", "-n", "90000", "--json"])
@@ -76,6 +76,7 @@ fn ctrl_c_stops_a_text_and_leaves_its_document() {
         u64::from_str_radix(caught.trim(), 16).unwrap() & 0b10 != 0
     };
     while !catches_interrupts() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();

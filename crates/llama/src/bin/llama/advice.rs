@@ -42,10 +42,8 @@ const ADVICE: &[(&[&str], Advice)] = &[
         Leave("--backend cpu computes on all cores that the process may use"),
     ),
     (&["-fa", "--flash-attn"], Leave("the backend chooses a kernel for attention")),
-    (
-        &["-b", "--batch-size", "-ub", "--ubatch-size", "-np", "--parallel"],
-        Leave("prompts are read 512 tokens at a time"),
-    ),
+    (&["-b", "--batch-size", "-ub", "--ubatch-size"], Leave("prompts are read 512 tokens at a time")),
+    (&["-np", "--parallel"], Leave("one text is made at a time")),
     (
         &["--mlock", "--mmap", "--no-mmap", "-mmp", "-dio", "--direct-io"],
         Leave("a file is mapped, and read once"),
@@ -82,11 +80,12 @@ const ADVICE: &[(&[&str], Advice)] = &[
         &["--reasoning-format", "--reasoning-budget", "-rea", "--reasoning"],
         Leave("what a model writes is shown as it is"),
     ),
-    (&["-mli", "--multiline-input"], Leave("each line is a message; -f FILE of `llama run` reads several")),
     (
-        &["-co", "--color", "--simple-io", "-sp", "--special"],
-        Leave("texts are shown as they come, in one colour"),
+        &["-mli", "--multiline-input"],
+        Leave("each line is a message; -f FILE of `llama run` reads several lines"),
     ),
+    (&["-co", "--color", "--simple-io"], Leave("texts are shown as they come, in one colour")),
+    (&["-sp", "--special"], Missing("control tokens aren't shown")),
     (
         &["-r", "--reverse-prompt", "--ignore-eos"],
         Missing("a text ends where the model ends it, or after -n tokens"),
@@ -189,9 +188,10 @@ const ADVICE: &[(&[&str], Advice)] = &[
     ),
     (&["-o", "--output", "-oe", "--output-err"], For("--json prints a document")),
     (
-        &["-v", "--verbose", "-lv", "--verbosity", "--log-disable", "--log-file", "--verbose-prompt"],
+        &["-v", "--verbose", "-lv", "--verbosity", "--log-disable", "--log-file"],
         For("the environment variable RUST_LOG=debug logs more"),
     ),
+    (&["--verbose-prompt"], For("--json tells how many tokens the prompt has")),
     (&["--no-warmup", "--warmup"], Leave("kernels are compiled before they are measured")),
     (
         &["--perf", "--no-perf", "--show-timings", "--progress"],
