@@ -37,9 +37,11 @@ impl BackendFactory for CpuFactory {
 
 /// The host CPU.
 pub(crate) fn device_info() -> DeviceInfo {
+    let threads = parallel::threads();
+    let ending = if threads == 1 { "" } else { "s" };
     DeviceInfo {
         selector: NAME.to_owned(),
-        name: format!("host CPU ({}, {} threads)", std::env::consts::ARCH, parallel::threads()),
+        name: format!("host CPU ({}, {threads} thread{ending})", std::env::consts::ARCH),
         api: "host".to_owned(),
         driver: String::new(),
         kind: DeviceKind::Cpu,

@@ -67,8 +67,7 @@ pub enum Error {
     },
     /// A message of a chat for which there is no room, whatever else is forgotten.
     #[error(
-        "this message has {tokens} tokens with what stands before it; of the context of {context}, {answer} are kept \
-         for the answer"
+        "tokens of this message with what stands before it: {tokens}; of the context of {context}, kept for the answer: {answer}"
     )]
     MessageTooLong {
         /// Tokens of the message, of what the chat begins with, and of the template.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
-use std::process::ExitCode;
+use std::process::{ExitCode, Termination};
 
 use anyhow::Context;
 use backend_api::{BackendError, DeviceInfo, OVERRIDE_VARIABLE, Registry, Selection};
@@ -12,10 +12,10 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 /// Runs a command with logs on the standard error, which its error goes to as well, behind its name. An output that nobody reads
-/// any more, as behind `| head`, is no error: the command ends without a word.
-pub fn main(name: &str, run: impl FnOnce() -> anyhow::Result<()>) -> ExitCode {
+/// any more, as behind `| head`, is no error: the command ends without a word. What `run` returns says the exit code.
+pub fn main<T: Termination>(name: &str, run: impl FnOnce() -> anyhow::Result<T>) -> ExitCode {
     match init_logs().and_then(|()| run()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(done) => done.report(),
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             note(format_args!("{name}: {error:#}"));

@@ -1,6 +1,11 @@
 //! Chats: what a line can be besides a message, and what documents tell of answers.
 
-use super::{document, llama_with, model, succeeded, text};
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use super::{document, failed, llama_with, model, succeeded, text};
 
 #[test]
 fn lines_that_begin_with_a_slash_are_commands() {
@@ -54,6 +59,26 @@ fn documents_tell_how_answers_came_about() {
     assert_eq!(json["messages"][1]["ended"], "context", "{json}");
     let shown = succeeded(&llama_with(&model(), "chat", &["-n", "2"], "A kernel\n"));
     assert!(!shown.contains("> "), "{shown:?}");
+}
+
+#[test]
+fn a_line_that_is_not_text_is_refused_and_the_chat_goes_on() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_llama"))
+        .arg("chat")
+        .arg(model())
+        .args(["--backend", "cpu", "-n", "2", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"A kernel\nno\xff\xfe\nThe buffers\r\nca\xe9").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = "the message isn't text in UTF-8: behind its first 2 bytes stands something else";
+    let json: Value = serde_json::from_str(&failed(&output, 1, said)).unwrap();
+    failed(&output, 1, "messages that were refused, and have no answer: 2");
+    let messages = json["messages"].as_array().unwrap();
+    assert_eq!((messages.len(), &messages[2]["content"]), (4, &"The buffers".into()), "{json}");
 }
 
 /// At a terminal, which the command `script` is here: it passes Ctrl-C and Ctrl-D on as a terminal does.

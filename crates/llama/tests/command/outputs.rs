@@ -3,7 +3,9 @@
 use std::io::Read as _;
 use std::process::{Command, Stdio};
 
-use super::{document, llama, model, text};
+use serde_json::Value;
+
+use super::{document, failed, llama, model, text};
 
 /// Without them, a number can't be compared with another one.
 #[test]
@@ -53,6 +55,36 @@ fn an_output_that_is_closed_ends_a_command_quietly() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(!said.contains("pipe"), "{said}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn ctrl_c_stops_a_text_and_leaves_its_document() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_llama"))
+        .arg("run")
+        .arg(model())
+        .args(["A kernel is", "--backend", "cpu", "--ctx", "100000", "-n", "90000", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Before the text begins, Ctrl-C ends the process.
+    let status = format!("/proc/{}/status", child.id());
+    let catches_interrupts = || {
+        let status = std::fs::read_to_string(&status).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() & 0b10 != 0
+    };
+    while !catches_interrupts() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let output = child.wait_with_output().unwrap();
+    let json: Value = serde_json::from_str(&failed(&output, 130, "")).unwrap();
+    assert_eq!((&json["ended"], &json["prompt"]), (&"stopped".into(), &"A kernel is".into()), "{json}");
+    assert!((1..90000).contains(&json["tokens"].as_u64().unwrap()), "{json}");
 }
 
 /// Whether anybody can read the notes doesn't matter to a text, nor to an error's code.

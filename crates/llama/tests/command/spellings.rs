@@ -37,11 +37,40 @@ fn other_options_of_llama_cpp_are_answered_together() {
         "-ngl: a model is on one device as a whole, which --backend chooses",
         "-t: leave it out: --backend cpu computes on all cores that the process may use",
         "-no-cnv: leave it out: `llama run` applies no chat template",
-        "-ctk, -ctv: keys and values are kept alike, as --cache-type q8_0 says",
+        "-ctk without -ctv: keys and values are kept alike, as --cache-type q8_0 says",
         "Usage: llama run ",
     ] {
         assert_eq!(failed(&output, 2, part), "");
     }
+    let there = [
+        "-pps",
+        "-fit",
+        "on",
+        "--samplers",
+        "top_k",
+        "--keep",
+        "3",
+        "--lora=A",
+        "--rope_scale",
+        "2",
+        "-x",
+        "--tokns",
+    ];
+    let output = llama("run", &there);
+    for part in [
+        "-pps: options of several letters have two dashes, as --ctx; `llama run --help` lists them; what -p takes is a word of \
+         its own",
+        "-fit: leave it out: what there is no room for is an error",
+        "--samplers: leave it out: the order is repetition penalty, top-k, temperature, top-p, min-p",
+        "--keep: leave it out: a text ends where the context is full",
+        "--lora: there is no such thing: a model is one file",
+        "--rope_scale: leave it out: rotations are scaled as the file says",
+        "-x: there is no such option: `llama run --help` lists what there is\n",
+        "--tokns: there is no such option: `llama run --help` lists what there is; is --tokens meant?",
+    ] {
+        failed(&output, 2, part);
+    }
+    assert!(!text(&output.stderr).contains("tip:"), "{}", text(&output.stderr));
     let output = llama("chat", &["-nope"]);
     failed(&output, 2, "-nope: options of several letters have two dashes, as --ctx; `llama chat --help`");
     failed(&line(&["-m", "MODEL"]), 2, "`llama run MODEL PROMPT`");

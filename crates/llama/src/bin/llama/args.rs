@@ -7,8 +7,11 @@ use backend_api::kv::KvFormat;
 use backend_api::{DType, MathMode};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
-use llama::{Precision, Sampling};
+use llama::Precision;
 
+use crate::numbers::{positive, whole};
+use crate::report;
+use crate::sampling::SamplingArgs;
 use crate::spellings;
 
 /// Runs language models from GGUF files on any device there is.
@@ -30,10 +33,25 @@ impl Args {
         let line = spellings::translated(line)
             .unwrap_or_else(|said| Self::refuse(&task, ErrorKind::UnknownArgument, &said));
         let args = Self::parse_from(line);
-        if let Task::Run(RunArgs { prompt: None, text: None, file: None, .. }) = args.task {
-            Self::refuse(&task, ErrorKind::MissingRequiredArgument, NO_PROMPT);
+        if let Err((kind, said)) = args.task.check() {
+            Self::refuse(&task, kind, &said);
         }
         args
+    }
+
+    /// The options that a task has, as they are spelled.
+    pub(crate) fn options(task: &str) -> Vec<String> {
+        let mut command = Self::command();
+        command.build();
+        let options = command.find_subcommand(task).into_iter().flat_map(clap::Command::get_arguments);
+        let names = |option: &clap::Arg| {
+            let long = option.get_long().into_iter().chain(option.get_all_aliases().unwrap_or_default());
+            let short =
+                option.get_short().into_iter().chain(option.get_all_short_aliases().unwrap_or_default());
+            let long = long.map(|name| format!("--{name}"));
+            long.chain(short.map(|name| format!("-{name}"))).collect::<Vec<_>>()
+        };
+        options.flat_map(names).collect()
     }
 
     /// Tells of an error with the usage of a task.
@@ -59,7 +77,32 @@ pub(crate) enum Task {
     /// Measure how well a model predicts a text, by the second half of each piece of --ctx tokens, as llama.cpp does
     Perplexity(PerplexityArgs),
     /// Print the devices that there are, with the names that --backend takes
-    Devices,
+    Devices(DevicesArgs),
+}
+
+impl Task {
+    /// What is wrong with values that can be right each by itself.
+    fn check(&self) -> Result<(), (ErrorKind, String)> {
+        match self {
+            Self::Run(args) => args.check(),
+            Self::Chat(args) => args.common.check(),
+            Self::Bench(args) => args.check(),
+            Self::Perplexity(args) => args.check(),
+            Self::Devices(_) => Ok(()),
+        }
+    }
+}
+
+/// A name as [`backend_api::Registry::select`] takes it. Whether there is such a device is told when it is opened.
+fn backend(text: &str) -> Result<String, String> {
+    let registry = model_cli::registry();
+    let known = [&["auto"][..], &registry.names()].concat();
+    let name = text.split_once(':').map_or(text, |(name, _)| name);
+    // The best device has no index.
+    if known.contains(&name) && (name != "auto" || text == name) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("no backend is called {text:?} (known: {})", known.join(", ")))
 }
 
 #[derive(Debug, clap::Args)]
@@ -68,12 +111,12 @@ pub(crate) struct Common {
     pub(crate) model: PathBuf,
 
     /// Where to compute: auto, cpu, webgpu, webgpu:1, webgpu:vulkan, … as `llama devices` shows them
-    #[arg(long, default_value = "auto")]
+    #[arg(long, default_value = "auto", value_parser = backend)]
     pub(crate) backend: String,
 
-    /// Context length in tokens, prompt and answer together; texts get worse beyond what the model was trained with [default:
-    /// what the model was trained with, at most 4096; of bench, what the tests need]
-    #[arg(long, short, alias = "ctx-size", value_parser = positive, allow_negative_numbers = true)]
+    /// Context length in tokens, prompt and answer together; texts get worse beyond what the model was trained with, which 0
+    /// stands for [default: what the model was trained with, at most 4096; of bench, what the tests need]
+    #[arg(long, short, alias = "ctx-size", value_parser = whole, allow_negative_numbers = true)]
     pub(crate) ctx: Option<usize>,
 
     /// How keys and values are kept: llama.cpp's -ctk and -ctv, given alike [default: f16 where the device has it]
@@ -103,6 +146,19 @@ pub(crate) enum CacheType {
     /// Blocks of 8 bits, in a little more than half the memory of f16
     #[value(name = "q8_0")]
     Q8_0,
+}
+
+impl Common {
+    fn check(&self) -> Result<(), (ErrorKind, String)> {
+        match (self.cache_type, self.precision) {
+            (Some(CacheType::F32), Some(PrecisionName::Mixed)) => Err((
+                ErrorKind::ArgumentConflict,
+                "--cache-type f32 needs activations of f32, and those of --precision mixed are f16"
+                    .to_owned(),
+            )),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl CacheType {
@@ -146,92 +202,6 @@ impl Math {
 }
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct SamplingArgs {
-    /// The most tokens of a text or an answer
-    #[arg(
-        long,
-        short = 'n',
-        aliases = ["n-predict", "predict"],
-        default_value_t = 256,
-        value_parser = whole,
-        allow_negative_numbers = true
-    )]
-    pub(crate) tokens: usize,
-
-    /// Seed of the random numbers
-    #[arg(long, short_alias = 's', default_value_t = 0, value_parser = seed, allow_negative_numbers = true)]
-    pub(crate) seed: u64,
-
-    /// Temperature: 0 always takes the most probable token, more is more random
-    #[arg(
-        long,
-        alias = "temperature",
-        default_value_t = 0.8,
-        value_parser = not_negative,
-        allow_negative_numbers = true
-    )]
-    pub(crate) temp: f32,
-
-    /// Choose among so many tokens; 0 for all
-    #[arg(long, default_value_t = 40, value_parser = whole, allow_negative_numbers = true)]
-    pub(crate) top_k: usize,
-
-    /// Choose among the most probable tokens whose probabilities add up to this (0 to 1)
-    #[arg(long, default_value_t = 0.95, value_parser = fraction, allow_negative_numbers = true)]
-    pub(crate) top_p: f32,
-
-    /// Choose among tokens at least this fraction as probable as the best one (0 to 1)
-    #[arg(long, default_value_t = 0.05, value_parser = fraction, allow_negative_numbers = true)]
-    pub(crate) min_p: f32,
-
-    /// Divides the logits of a text's last 64 tokens (above 0; 1 for none)
-    #[arg(long, default_value_t = 1.0, value_parser = above_zero, allow_negative_numbers = true)]
-    pub(crate) repeat_penalty: f32,
-}
-
-fn number(text: &str, is_right: impl Fn(f32) -> bool, what: &str) -> Result<f32, String> {
-    let number: f32 = text.parse().map_err(|_| "not a number".to_owned())?;
-    if number.is_finite() && is_right(number) { Ok(number) } else { Err(format!("not {what}")) }
-}
-
-fn not_negative(text: &str) -> Result<f32, String> {
-    number(text, |number| number >= 0.0, "a finite number ≥ 0")
-}
-
-fn above_zero(text: &str) -> Result<f32, String> {
-    number(text, |number| number > 0.0, "a finite number > 0")
-}
-
-fn fraction(text: &str) -> Result<f32, String> {
-    number(text, |number| (0.0..=1.0).contains(&number), "a number from 0 to 1")
-}
-
-fn whole(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| "not a whole number ≥ 0".to_owned())
-}
-
-fn positive(text: &str) -> Result<usize, String> {
-    text.parse().ok().filter(|&number| number > 0).ok_or_else(|| "not a whole number ≥ 1".to_owned())
-}
-
-fn seed(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| "not a whole number ≥ 0".to_owned())
-}
-
-impl SamplingArgs {
-    pub(crate) fn sampling(&self) -> Sampling {
-        let mut sampling = Sampling::default();
-        sampling.seed = self.seed;
-        sampling.temperature = self.temp;
-        sampling.top_k = self.top_k;
-        sampling.top_p = self.top_p;
-        sampling.min_p = self.min_p;
-        sampling.repetition_penalty = self.repeat_penalty;
-        sampling
-    }
-}
-
-#[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) common: Common,
@@ -252,6 +222,15 @@ pub(crate) struct RunArgs {
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) sampling: SamplingArgs,
+}
+
+impl RunArgs {
+    fn check(&self) -> Result<(), (ErrorKind, String)> {
+        if self.prompt.is_none() && self.text.is_none() && self.file.is_none() {
+            return Err((ErrorKind::MissingRequiredArgument, NO_PROMPT.to_owned()));
+        }
+        self.common.check()
+    }
 }
 
 #[derive(Debug, clap::Args)]
@@ -283,10 +262,57 @@ pub(crate) struct BenchArgs {
     pub(crate) repetitions: usize,
 }
 
+impl BenchArgs {
+    fn check(&self) -> Result<(), (ErrorKind, String)> {
+        let wrong = |said: String| Err((ErrorKind::ValueValidation, said));
+        if self.prompt == 0 && self.generate == 0 {
+            return wrong("there is nothing to measure: -p and -n are 0".to_owned());
+        }
+        let Some(longest) = self.longest() else {
+            return wrong("-d, -p and -n are too large".to_owned());
+        };
+        match self.common.ctx {
+            Some(context) if 0 < context && context < longest => wrong(too_short(longest, context)),
+            _ => self.common.check(),
+        }
+    }
+
+    /// Tokens of the longest test.
+    pub(crate) fn longest(&self) -> Option<usize> {
+        self.depth.checked_add(self.prompt.max(self.generate))
+    }
+}
+
+/// That a test of `bench` doesn't fit.
+pub(crate) fn too_short(longest: usize, context: usize) -> String {
+    let longest = report::count(longest, "token");
+    format!("a test takes {longest} (-d, and -p or -n), the context holds {context}; give a larger --ctx")
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct DevicesArgs {
+    /// Print one JSON document
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct PerplexityArgs {
     #[command(flatten)]
     pub(crate) common: Common,
     /// The text; - is the standard input
     pub(crate) file: PathBuf,
+}
+
+impl PerplexityArgs {
+    fn check(&self) -> Result<(), (ErrorKind, String)> {
+        match self.common.ctx {
+            Some(1 | 2) => Err((
+                ErrorKind::ValueValidation,
+                "of a piece of --ctx tokens, the first half isn't scored, nor is the token behind it: give 3 or more"
+                    .to_owned(),
+            )),
+            _ => self.common.check(),
+        }
+    }
 }

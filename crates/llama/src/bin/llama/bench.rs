@@ -6,7 +6,7 @@ use anyhow::{Context, ensure};
 use llama::{Input, Session};
 use serde::Serialize;
 
-use crate::args::BenchArgs;
+use crate::args::{self, BenchArgs};
 use crate::loaded;
 use crate::report::{self, About};
 
@@ -35,18 +35,11 @@ const WARM_UP: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let BenchArgs { prompt, generate, depth, repetitions, .. } = *args;
-    ensure!(prompt > 0 || generate > 0, "there is nothing to measure: -p and -n are 0");
-    let longest = depth.checked_add(prompt.max(generate)).context("-d, -p and -n are too large")?;
-    if let Some(context) = args.common.ctx {
-        ensure!(
-            longest <= context,
-            "a test takes {longest} tokens (-d, and -p or -n), the context holds {context}; give a larger --ctx"
-        );
-    }
+    let longest = args.longest().context("-d, -p and -n are too large")?;
     let loaded = loaded::load(&args.common)?;
     // Unless more is asked for, room for the longest test.
-    let context = args.common.ctx.unwrap_or(longest);
-    let mut session = loaded.session_of(&args.common, context)?;
+    let mut session = loaded.session_of(&args.common, longest)?;
+    ensure!(longest <= session.context(), args::too_short(longest, session.context()));
 
     let mut tests = Vec::new();
     for (n_prompt, n_gen) in [(prompt, 0), (0, generate)] {

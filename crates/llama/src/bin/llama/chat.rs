@@ -7,11 +7,13 @@ use llama::{ChatPrompt, ChatTemplate, Error, Message, Session};
 use model_cli::note;
 use serde::Serialize;
 
-use crate::args::{ChatArgs, SamplingArgs};
+use crate::args::ChatArgs;
 use crate::input::{self, Lines};
 use crate::loaded::{self, Loaded, Ready};
 use crate::report::{self, About, Speed};
 use crate::run::stream;
+use crate::sampling::SamplingArgs;
+use crate::text;
 
 #[derive(Debug, Serialize)]
 struct Report {
@@ -19,6 +21,7 @@ struct Report {
     about: About,
     /// For kernels that weren't compiled yet when the model was loaded.
     warm_up_seconds: f64,
+    seed: u64,
     messages: Vec<Said>,
 }
 
@@ -77,12 +80,14 @@ pub(crate) fn run(args: &ChatArgs) -> anyhow::Result<()> {
     let shown = !args.common.json;
     if shown {
         report::device(&loaded);
+        report::seed(&args.sampling);
     }
     let chat = Chat { loaded: &loaded, template, session, messages, cached: Vec::new() };
     let ended = converse(chat, args, &mut said);
     if !shown {
         // What was said before an error is worth having.
-        report::json(&Report { about, warm_up_seconds, messages: said })?;
+        let seed = args.sampling.seed.number;
+        report::json(&Report { about, warm_up_seconds, seed, messages: said })?;
     }
     ended
 }
@@ -103,8 +108,8 @@ const HELP: &str = "\
 Ctrl-C stops an answer, which stays in the conversation, and ends the chat where a message is awaited.
 Every other line is a message.";
 
-/// Answers the lines of the standard input, and keeps what was said. A message that is too long is refused and the chat
-/// goes on; whoever isn't there to read that is told at the end.
+/// Answers the lines of the standard input, and keeps what was said. A message that is too long or isn't text is refused and the
+/// chat goes on; whoever isn't there to read that is told at the end.
 fn converse(mut chat: Chat<'_>, args: &ChatArgs, said: &mut Vec<Said>) -> anyhow::Result<()> {
     let shown = !args.common.json;
     let is_terminal = io::stdin().is_terminal();
@@ -126,7 +131,14 @@ fn converse(mut chat: Chat<'_>, args: &ChatArgs, said: &mut Vec<Said>) -> anyhow
             }
             break;
         };
-        let line = line.context("can't read the standard input")?;
+        let line = match text::utf8("the message", line.context("can't read the standard input")?) {
+            Ok(line) => line,
+            Err(error) => {
+                note(format_args!("llama: {error}"));
+                refused += 1;
+                continue;
+            }
+        };
         match line.trim() {
             "" => continue,
             "/exit" | "/quit" | "/bye" => break,
@@ -151,7 +163,7 @@ fn converse(mut chat: Chat<'_>, args: &ChatArgs, said: &mut Vec<Said>) -> anyhow
             Err(error) => return Err(error),
         }
     }
-    ensure!(prompts || refused == 0, "messages that were too long, and have no answer: {refused}");
+    ensure!(prompts || refused == 0, "messages that were refused, and have no answer: {refused}");
     Ok(())
 }
 
@@ -186,8 +198,9 @@ impl Chat<'_> {
         if forgotten > 0 {
             messages.drain(system..system + forgotten);
             if shown {
+                let are = if forgotten == 1 { "is" } else { "are" };
                 note(format_args!(
-                    "llama: the context is full: {forgotten} more of the earlier messages are forgotten"
+                    "llama: the context is full: {forgotten} more of the earlier messages {are} forgotten"
                 ));
             }
         }

@@ -1,6 +1,6 @@
 //! Lines of the standard input, and Ctrl-C while one is awaited or answered.
 
-use std::io;
+use std::io::{self, BufRead};
 use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -13,9 +13,9 @@ use anyhow::Context;
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// The exit code of a process that Ctrl-C ends, as shells know it.
-const ENDED_BY_INTERRUPT: i32 = 130;
+pub(crate) const ENDED_BY_INTERRUPT: u8 = 130;
 
-/// Whether an answer should stop. Never without [`Lines::interruptible`].
+/// Whether a text should stop. Never without [`catch_interrupt`] and [`Lines::interruptible`].
 pub(crate) fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
@@ -28,8 +28,23 @@ pub(crate) fn forget_interrupt() {
     INTERRUPTED.store(false, Ordering::Relaxed);
 }
 
-/// What was read; `None` is the end.
-type Line = Option<io::Result<String>>;
+/// From now on, [`is_interrupted`] tells of Ctrl-C, and a second one ends the process.
+pub(crate) fn catch_interrupt() -> anyhow::Result<()> {
+    catch_interrupt_with(|| {})
+}
+
+fn catch_interrupt_with(act: impl Fn() + Send + 'static) -> anyhow::Result<()> {
+    let handler = move || {
+        if INTERRUPTED.swap(true, Ordering::Relaxed) {
+            process::exit(ENDED_BY_INTERRUPT.into());
+        }
+        act();
+    };
+    ctrlc::set_handler(handler).context("can't listen to Ctrl-C")
+}
+
+/// What was read, without the line break; `None` is the end.
+type Line = Option<io::Result<Vec<u8>>>;
 
 /// Lines of the standard input, which a thread reads: Ctrl-C doesn't end a read that blocks.
 pub(crate) struct Lines {
@@ -46,14 +61,8 @@ impl Lines {
     /// one ends the process.
     pub(crate) fn interruptible() -> anyhow::Result<Self> {
         let (sender, lines) = Self::start()?;
-        let handler = move || {
-            if INTERRUPTED.swap(true, Ordering::Relaxed) {
-                process::exit(ENDED_BY_INTERRUPT);
-            }
-            // Taken only by a receiver that waits.
-            _ = sender.try_send(None);
-        };
-        ctrlc::set_handler(handler).context("can't listen to Ctrl-C")?;
+        // Taken only by a receiver that waits.
+        catch_interrupt_with(move || _ = sender.try_send(None))?;
         Ok(lines)
     }
 
@@ -61,7 +70,8 @@ impl Lines {
         let (sender, lines) = mpsc::sync_channel(0);
         let reader = sender.clone();
         let read = move || {
-            let read = io::stdin().lines().map(Some).chain([None]);
+            let mut input = io::stdin().lock();
+            let read = std::iter::from_fn(|| line(&mut input)).map(Some).chain([None]);
             // Until nobody asks for more.
             read.map(|line| reader.send(line)).find(Result::is_err)
         };
@@ -83,9 +93,34 @@ impl Lines {
     }
 }
 
+/// The next line, whose bytes may be any.
+fn line(input: &mut impl BufRead) -> Line {
+    let mut line = Vec::new();
+    match input.read_until(b'\n', &mut line) {
+        Ok(0) => return None,
+        Ok(_) => {}
+        Err(error) => return Some(Err(error)),
+    }
+    if line.last() == Some(&b'\n') {
+        line.pop();
+        if line.last() == Some(&b'\r') {
+            line.pop();
+        }
+    }
+    Some(Ok(line))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lines_are_of_any_bytes() {
+        let mut input = &b"a\xff\r\n\n\rb"[..];
+        let mut next = || line(&mut input).map(Result::unwrap);
+        assert_eq!([next(), next(), next()], [&b"a\xff"[..], b"", b"\rb"].map(|line| Some(line.to_vec())));
+        assert_eq!(next(), None);
+    }
 
     /// Otherwise Ctrl-C behind a prompt that is shown already would do nothing.
     #[test]
@@ -101,9 +136,9 @@ mod tests {
         forget_interrupt();
         let reader = thread::spawn(move || {
             thread::sleep(3 * PATIENCE);
-            sender.send(Some(Ok("a line".to_owned()))).unwrap();
+            sender.send(Some(Ok(b"a line".to_vec()))).unwrap();
         });
-        assert_eq!(lines.next().unwrap().unwrap(), "a line");
+        assert_eq!(lines.next().unwrap().unwrap(), b"a line");
         reader.join().unwrap();
         assert!(lines.next().is_none(), "the end of the input");
     }

@@ -14,7 +14,9 @@ use llama::{ChatTemplate, Model, Precision, Session, SessionOptions, Tokenizer};
 use memmap2::Mmap;
 use model_cli::note;
 
-use crate::args::{Common, PrecisionName, SamplingArgs};
+use crate::args::{Common, PrecisionName};
+use crate::report;
+use crate::sampling::SamplingArgs;
 
 /// Tokens of a context that nobody chose: caches are allocated as a whole.
 const DEFAULT_CONTEXT: usize = 4096;
@@ -117,19 +119,25 @@ fn load_beside<T: Sync>(
 }
 
 impl Loaded {
-    /// An empty session with the context that was asked for. What is longer than the model knows is warned of.
+    /// An empty session with the context that was asked for.
     pub(crate) fn session(&self, common: &Common) -> anyhow::Result<Session> {
-        let trained = self.model.config().context_length;
-        if common.ctx.is_some_and(|context| context > trained) {
-            note(format_args!(
-                "llama: the model was trained with {trained} tokens; texts get worse beyond them"
-            ));
-        }
-        self.session_of(common, common.ctx.unwrap_or(trained.min(DEFAULT_CONTEXT)))
+        self.session_of(common, self.model.config().context_length.min(DEFAULT_CONTEXT))
     }
 
-    /// An empty session of so many tokens.
-    pub(crate) fn session_of(&self, common: &Common, context: usize) -> anyhow::Result<Session> {
+    /// An empty session with the context that was asked for, or of so many tokens. What is longer than the model knows is
+    /// warned of.
+    pub(crate) fn session_of(&self, common: &Common, unasked: usize) -> anyhow::Result<Session> {
+        let trained = self.model.config().context_length;
+        let context = match common.ctx {
+            Some(0) => trained,
+            asked => asked.unwrap_or(unasked),
+        };
+        if context > trained {
+            note(format_args!(
+                "llama: the model was trained with {}; texts get worse beyond them",
+                report::count(trained, "token")
+            ));
+        }
         let mut options = SessionOptions::new(context);
         if let Some(cache) = common.cache_type {
             options = options.with_cache(cache.format());
@@ -150,7 +158,8 @@ impl Loaded {
             if !is_too_large {
                 return error;
             }
-            error.context(format!("no room for a cache of {context} tokens; give a smaller --ctx"))
+            let tokens = report::count(context, "token");
+            error.context(format!("no room for a cache of {tokens}; give a smaller --ctx"))
         })
     }
 }

@@ -37,18 +37,21 @@ pub(crate) fn run(args: &PerplexityArgs) -> anyhow::Result<()> {
     let score = llama::perplexity(&mut session, &loaded.tokenizer, &tokens)?;
     ensure!(score.tokens > 0, "the text is too short: two tokens or more are needed");
     let (text_tokens, context) = (tokens.len(), session.context());
+    let are = if score.tokens == 1 { "is" } else { "are" };
     let left_out = if score.is_whole { 0 } else { text_tokens % context };
     if score.is_whole {
         note(format_args!(
-            "llama: the text has {text_tokens} tokens and the context {context}, so that all but the first are scored, and not, as \
-             of longer texts, the second half of each piece of --ctx tokens",
+            "llama: the text has {} and the context {context}, so that all but the first are scored, and not, as of longer texts, \
+             the second half of each piece of --ctx tokens",
+            report::count(text_tokens, "token"),
         ));
     } else {
         note(format_args!(
-            "llama: {} of the text's {text_tokens} tokens are scored, in the second half of each piece of {context} tokens (pieces: \
-             {}); at the end, {left_out} tokens that fill no piece are left out",
+            "llama: {} of the text's {text_tokens} tokens {are} scored, in the second half of each piece of {context} tokens \
+             (pieces: {}); left out at the end, as filling no piece: {}",
             score.tokens,
             text_tokens / context,
+            report::count(left_out, "token"),
         ));
     }
     let seconds = start.elapsed().as_secs_f64();
@@ -67,7 +70,9 @@ pub(crate) fn run(args: &PerplexityArgs) -> anyhow::Result<()> {
     }
     report::device(&loaded);
     report::line(format_args!(
-        "perplexity {:.4} of {} tokens, {:.4} bits per byte, in {seconds:.1} s",
-        report.perplexity, report.tokens, report.bits_per_byte,
+        "perplexity {:.4} of {}, {:.4} bits per byte, in {seconds:.1} s",
+        report.perplexity,
+        report::count(report.tokens, "token"),
+        report.bits_per_byte,
     ))
 }

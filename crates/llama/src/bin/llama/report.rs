@@ -3,12 +3,13 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use backend_api::{DeviceInfo, MathMode};
+use backend_api::MathMode;
 use llama::Session;
 use serde::Serialize;
 
 use crate::args::Common;
 use crate::loaded::Loaded;
+use crate::sampling::SamplingArgs;
 
 /// The model, the device and the settings of a report in JSON.
 #[derive(Debug, Serialize)]
@@ -67,15 +68,21 @@ impl Speed {
     pub(crate) fn line(&self) -> String {
         let rate = |tokens: usize, seconds: f64| tokens as f64 / seconds.max(1e-9);
         format!(
-            "{} tokens of the prompt in {:.2} s ({:.1} tokens/s), {} tokens in {:.2} s ({:.1} tokens/s)",
-            self.prompt_tokens,
+            "{} of the prompt in {:.2} s ({:.1} tokens/s), {} in {:.2} s ({:.1} tokens/s)",
+            count(self.prompt_tokens, "token"),
             self.prompt_seconds,
             rate(self.prompt_tokens, self.prompt_seconds),
-            self.tokens,
+            count(self.tokens, "token"),
             self.seconds,
             rate(self.tokens, self.seconds),
         )
     }
+}
+
+/// A number with what it counts, as "1 token" and "2 tokens".
+pub(crate) fn count(number: usize, of: &str) -> String {
+    let ending = if number == 1 { "" } else { "s" };
+    format!("{number} {of}{ending}")
 }
 
 /// Prints a document.
@@ -95,15 +102,6 @@ pub(crate) fn text(text: &str) -> anyhow::Result<()> {
     Ok(out.flush()?)
 }
 
-/// What `llama devices` shows.
-pub(crate) fn devices(devices: &[DeviceInfo]) -> anyhow::Result<()> {
-    devices.iter().try_for_each(|device| {
-        let DeviceInfo { selector, name, api, driver, kind } = device;
-        let driver = if driver.is_empty() { String::new() } else { format!("; {driver}") };
-        line(format_args!("{selector:<12}{name} ({api}, {kind:?}{driver})"))
-    })
-}
-
 /// The device, on the standard error.
 pub(crate) fn device(loaded: &Loaded) {
     let device = &loaded.device;
@@ -111,4 +109,21 @@ pub(crate) fn device(loaded: &Loaded) {
         "{} on {} ({}, {}; {})",
         loaded.name, device.name, device.selector, device.api, loaded.reason
     ));
+}
+
+/// A seed that nobody chose, on the standard error: with it, the text can be made again.
+pub(crate) fn seed(sampling: &SamplingArgs) {
+    if sampling.seed.is_random {
+        model_cli::note(format_args!("llama: --seed {} was drawn", sampling.seed.number));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_has_no_plural() {
+        assert_eq!([0, 1, 2].map(|number| count(number, "token")), ["0 tokens", "1 token", "2 tokens"]);
+    }
 }

@@ -1,6 +1,7 @@
 //! `llama run`: a text that goes on.
 
 use std::io::{self, Write};
+use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::ensure;
@@ -8,10 +9,11 @@ use llama::{Ended, Sampler, Session, TextStream, generate};
 use model_cli::note;
 use serde::Serialize;
 
-use crate::args::{RunArgs, SamplingArgs};
+use crate::args::RunArgs;
 use crate::input;
 use crate::loaded::{self, Loaded, Ready};
 use crate::report::{self, About, Speed};
+use crate::sampling::SamplingArgs;
 use crate::text;
 
 #[derive(Debug, Serialize)]
@@ -23,6 +25,7 @@ struct Report {
     ended: &'static str,
     /// For kernels that weren't compiled yet when the model was loaded.
     warm_up_seconds: f64,
+    seed: u64,
     #[serde(flatten)]
     speed: Speed,
 }
@@ -55,14 +58,16 @@ impl Streamed {
             } else {
                 "the model was trained with no more"
             };
-            note(format_args!("llama: the context of {size} tokens is full; {more}"));
+            let size = report::count(size, "token");
+            note(format_args!("llama: the context of {size} is full; {more}"));
         }
         note(format_args!("{}", self.speed.line()));
         Ok(())
     }
 }
 
-pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
+/// Goes on with a text. A document is also printed if Ctrl-C ends the text, which the exit code then tells.
+pub(crate) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     let given = text::prompt(args)?;
     let mut prompt = Vec::new();
     let begin = |loaded: &Loaded| {
@@ -72,7 +77,8 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
         let (tokens, context) = (prompt.len(), session.context());
         ensure!(
             tokens <= context,
-            "the prompt has {tokens} tokens, the context holds {context}; give a larger --ctx"
+            "the prompt has {}, the context holds {context}; give a larger --ctx",
+            report::count(tokens, "token")
         );
         Ok((session, vec![tokens]))
     };
@@ -81,12 +87,17 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
     let shown = !args.common.json;
     if shown {
         report::device(&loaded);
+        report::seed(&args.sampling);
         report::text(&given)?;
+    } else {
+        input::catch_interrupt()?;
     }
     let streamed = stream(&loaded, &mut session, &prompt, &args.sampling, shown)?;
     if shown {
-        return streamed.show_end(&session);
+        streamed.show_end(&session)?;
+        return Ok(ExitCode::SUCCESS);
     }
+    let is_stopped = streamed.ended == Ended::Stopped;
     let text = loaded.tokenizer.decode(&streamed.tokens);
     report::json(&Report {
         about: About::new(&loaded, &args.common, &session),
@@ -94,8 +105,10 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<()> {
         text,
         ended: streamed.ended(),
         warm_up_seconds,
+        seed: args.sampling.seed.number,
         speed: streamed.speed,
-    })
+    })?;
+    Ok(if is_stopped { input::ENDED_BY_INTERRUPT.into() } else { ExitCode::SUCCESS })
 }
 
 /// Lets the model go on with a prompt of which the session may have the first tokens, and shows the text as it comes.

@@ -3,72 +3,11 @@
 
 use std::ffi::OsString;
 
-use Advice::{For, Leave};
+use crate::advice;
+use crate::args::Args;
 
 /// The tasks that load a model.
 const TASKS: [&str; 4] = ["run", "chat", "bench", "perplexity"];
-
-/// What takes the place of an option.
-#[derive(Clone, Copy)]
-enum Advice {
-    /// Something else.
-    For(&'static str),
-    /// Nothing: what it asks for is always so, or isn't there to be chosen.
-    Leave(&'static str),
-}
-
-const ADVICE: [(&[&str], Advice); 20] = [
-    (
-        &["-ngl", "--gpu-layers", "--n-gpu-layers", "-sm", "--split-mode", "-ts", "--tensor-split", "-nkvo"],
-        For(
-            "a model is on one device as a whole, which --backend chooses; --backend cpu computes on the CPU",
-        ),
-    ),
-    (
-        &["-dev", "--device", "-mg", "--main-gpu"],
-        For("--backend chooses a device; `llama devices` lists them"),
-    ),
-    (&["--list-devices"], For("`llama devices` lists them")),
-    (
-        &["-t", "--threads", "-tb", "--threads-batch"],
-        Leave("--backend cpu computes on all cores that the process may use"),
-    ),
-    (&["-fa", "--flash-attn"], Leave("the backend chooses a kernel for attention")),
-    (&["-b", "--batch-size", "-ub", "--ubatch-size"], Leave("prompts are read 512 tokens at a time")),
-    (&["--mlock", "--mmap", "--no-mmap", "-mmp"], Leave("a file is mapped, and read once")),
-    (
-        &["-cnv", "--conversation", "-i", "--interactive", "-if", "--interactive-first"],
-        For("`llama chat` is the conversation"),
-    ),
-    (
-        &["-no-cnv", "--no-conversation"],
-        Leave("`llama run` applies no chat template, and `llama chat` always applies the file's"),
-    ),
-    (&["-st", "--single-turn"], For("`llama chat` ends with its standard input, such as `echo MESSAGE |`")),
-    (
-        &["-sys", "--system-prompt"],
-        For("`llama run` applies no chat template; `llama chat --system TEXT` does"),
-    ),
-    (&["--jinja", "--no-jinja"], Leave("`llama chat` always applies the file's chat template")),
-    (&["--chat-template", "--chat-template-file"], Leave("`llama chat` applies the file's chat template")),
-    (
-        &["-hf", "-hfr", "--hf-repo", "-hff", "--hf-file", "-mu", "--model-url", "-dr", "--docker-repo"],
-        For("nothing is downloaded; give the path of a GGUF file"),
-    ),
-    (
-        &["-e", "--escape", "--no-escape"],
-        Leave("backslashes are characters as others are; -f FILE reads a text of several lines"),
-    ),
-    (&["--no-display-prompt"], For("--json tells what the model wrote apart from the prompt")),
-    (&["--repeat-last-n"], Leave("--repeat-penalty looks at the last 64 tokens")),
-    (&["-o", "--output"], For("--json prints a document")),
-    (&["-v", "--verbose", "-lv", "--verbosity"], For("the environment variable RUST_LOG=debug logs more")),
-    (&["--no-warmup"], Leave("kernels are compiled before they are measured")),
-];
-
-/// What a chat's options for a first message are told.
-const MESSAGES: &str =
-    "messages are the lines of the standard input; --system TEXT is what the model is told before them";
 
 /// Options whose values are texts, which may look like options.
 const TEXTS: [&str; 5] = ["-p", "--prompt", "-f", "--file", "--system"];
@@ -91,6 +30,7 @@ pub(crate) fn translated(line: impl IntoIterator<Item = OsString>) -> Result<Vec
         read.extend(line);
         return Ok(read);
     }
+    let known = Args::options(&task);
     let (mut model, mut text, mut types) = (None, None, [None, None]);
     let mut refused = Vec::new();
     while let Some(word) = line.next() {
@@ -118,7 +58,7 @@ pub(crate) fn translated(line: impl IntoIterator<Item = OsString>) -> Result<Vec
                 continue;
             }
             _ => {
-                if let Some(advice) = advice(name, &task) {
+                if let Some(advice) = answer(name, &task, &known) {
                     refused.push(format!("{name}: {advice}"));
                 } else {
                     let value = TEXTS.contains(&option).then(|| line.next()).flatten();
@@ -136,8 +76,14 @@ pub(crate) fn translated(line: impl IntoIterator<Item = OsString>) -> Result<Vec
     match types {
         [Some(keys), Some(values)] if keys == values => read.extend(["--cache-type".into(), keys]),
         [None, None] => {}
+        [Some(_), Some(_)] => {
+            refused.push(
+                "-ctk, -ctv: keys and values are kept alike; give one --cache-type for both".to_owned(),
+            );
+        }
         [keys, values] => refused.push(format!(
-            "-ctk, -ctv: keys and values are kept alike, as --cache-type {} says",
+            "{}: keys and values are kept alike, as --cache-type {} says",
+            if keys.is_some() { "-ctk without -ctv" } else { "-ctv without -ctk" },
             keys.or(values).unwrap_or_default().display()
         )),
     }
@@ -151,24 +97,59 @@ pub(crate) fn translated(line: impl IntoIterator<Item = OsString>) -> Result<Vec
     Ok(read)
 }
 
-/// What to give in place of an option; `None` for one that may be here.
-fn advice(name: &str, task: &str) -> Option<String> {
-    if task == "chat" && ["-p", "--prompt", "-f", "--file"].contains(&name) {
-        return Some(MESSAGES.to_owned());
+/// What to say of an option that a task doesn't have; `None` for one that it has.
+fn answer(name: &str, task: &str, known: &[String]) -> Option<String> {
+    let mut letters = name.trim_start_matches('-').chars();
+    let short = format!("-{}", letters.next()?);
+    let is_long = name.starts_with("--");
+    let is_glued = !is_long && letters.next().is_some();
+    // A number may be a value, or a text.
+    if known.iter().any(|known| known == name) || !is_long && short.ends_with(|c: char| c.is_ascii_digit()) {
+        return None;
     }
-    if let Some((_, advice)) = ADVICE.iter().find(|(names, _)| names.contains(&name)) {
-        return Some(match advice {
-            For(advice) => (*advice).to_owned(),
-            Leave(reason) => format!("leave it out: {reason}"),
+    if let Some(advice) = advice::of(name, task) {
+        return Some(advice);
+    }
+    if is_glued && known.contains(&short) {
+        // Read as -p with the value "ps", it would be taken for a text. No option's name has a space, a dot or a slash.
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+        let is_option = name.chars().all(is_name) && name[2..].starts_with(|c: char| c.is_ascii_alphabetic());
+        let is_text = TEXTS.contains(&short.as_str());
+        let apart =
+            if is_text { format!("; what {short} takes is a word of its own") } else { String::new() };
+        return is_option.then(|| {
+            format!(
+                "options of several letters have two dashes, as --ctx; `llama {task} --help` lists them{apart}"
+            )
         });
     }
-    // Read as -n with the value "oname", it would be answered with the value.
-    let mut letters = name.strip_prefix('-')?.chars();
-    let is_long = [letters.next()?, letters.next()?].iter().all(char::is_ascii_alphabetic);
-    let has_text = name.starts_with("-f") || name.starts_with("-p") && task == "run";
-    (is_long && !has_text).then(|| {
-        format!("options of several letters have two dashes, as --ctx; `llama {task} --help` lists them")
-    })
+    let meant = nearest(name, known).map(|meant| format!("; is {meant} meant?")).unwrap_or_default();
+    Some(format!("there is no such option: `llama {task} --help` lists what there is{meant}"))
+}
+
+/// The option of which a name is the beginning, or a misspelling.
+fn nearest<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
+    let known = || known.iter().map(String::as_str).filter(|known| known.len() > 3);
+    // Two letters of three make any word of any other.
+    let most = (name.len().saturating_sub(2) / 3).min(2);
+    let near = || known().map(|known| (distance(name, known), known)).min().filter(|near| near.0 <= most);
+    let begun = || known().find(|known| name.len() > 4 && known.starts_with(name));
+    begun().or_else(|| near().map(|near| near.1))
+}
+
+/// How many letters have to be added, left out or changed to make one word of another (Levenshtein).
+fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, a) in from.chars().enumerate() {
+        let mut before = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in to.iter().enumerate() {
+            let changed = before + usize::from(a != *b);
+            before = row[j + 1];
+            row[j + 1] = changed.min(before + 1).min(row[j] + 1);
+        }
+    }
+    row[to.len()]
 }
 
 #[cfg(test)]
@@ -189,8 +170,10 @@ mod tests {
             ("llama bench --cache-type-v=f16 -m M --cache-type-k f16", "llama bench M --cache-type f16"),
             ("llama perplexity -m M -f T -c 512", "llama perplexity M -c 512 T"),
             ("llama chat -m M -sys A", "llama chat M --system A"),
-            ("llama run M -n5 -fFILE -c512 --temp -1", "llama run M -n5 -fFILE -c512 --temp -1"),
+            ("llama run M -n5 -fFILE.txt -c512 --temp -1", "llama run M -n5 -fFILE.txt -c512 --temp -1"),
+            ("llama run M A --json --help -h", "llama run M A --json --help -h"),
             // Texts, whatever they look like.
+            ("llama run M -5 -pA/B", "llama run M -5 -pA/B"),
             ("llama run M -p -ngl", "llama run M -p -ngl"),
             ("llama chat M --system -ngl", "llama chat M --system -ngl"),
             ("llama run M -- -ngl -m", "llama run M -- -ngl -m"),
@@ -209,9 +192,26 @@ mod tests {
             ("llama run M A --gpu-layers=99", &["--gpu-layers: a model is on one device"]),
             ("llama run M A -no-cnv", &["-no-cnv: leave it out: `llama run` applies no chat template"]),
             ("llama run M A -sys B", &["`llama chat --system TEXT`"]),
-            ("llama run M A -ctk q8_0", &["keys and values are kept alike, as --cache-type q8_0 says"]),
-            ("llama run M A -ctk q8_0 -ctv f16", &["keys and values are kept alike"]),
-            ("llama run M A -nopo", &["-nopo: options of several letters have two dashes"]),
+            (
+                "llama run M A -ctk q8_0",
+                &["-ctk without -ctv: keys and values are kept alike, as --cache-type q8_0 says"],
+            ),
+            (
+                "llama run M A -ctk q8_0 -ctv f16",
+                &["-ctk, -ctv: keys and values are kept alike; give one --cache-type for both"],
+            ),
+            ("llama run M A -nope", &["-nope: options of several letters have two dashes"]),
+            (
+                "llama run M A -pps",
+                &["-pps: options of several letters have two dashes", "what -p takes is a word"],
+            ),
+            ("llama run M A -fit on -ngl99", &["-fit: leave it out", "-ngl99: a model is on one device"]),
+            ("llama run M A --n_gpu_layers 9", &["--n_gpu_layers: a model is on one device"]),
+            ("llama run M A -x --foo", &["-x: there is no such option", "--foo: there is no such option"]),
+            ("llama run M A --ctx-sze 5", &["is --ctx-size meant?"]),
+            ("llama run M A --repeat 5", &["is --repeat-penalty meant?"]),
+            ("llama bench M --temp 1", &["--temp: there is no such option: `llama bench --help`"]),
+            ("llama perplexity M -p A", &["-p: give a file"]),
             ("llama chat M -p A", &["-p: messages are the lines of the standard input"]),
             ("llama run -m", &["-m: a value is missing"]),
             ("llama -m M -p A", &["`llama run MODEL PROMPT`"]),
@@ -222,8 +222,11 @@ mod tests {
     }
 
     #[test]
-    fn no_option_is_answered_twice() {
-        let names: Vec<_> = ADVICE.iter().flat_map(|(names, _)| *names).collect();
-        assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), names.len());
+    fn a_name_that_is_like_no_option_is_likened_to_none() {
+        for line in ["llama run M A --sampling 1", "llama run M A --foo", "llama bench M --temp 0"] {
+            let said = of(line).unwrap_err();
+            assert!(!said.contains("meant"), "{said}");
+        }
+        assert_eq!([("ab", ""), ("", "ab"), ("kitten", "sitting")].map(|(a, b)| distance(a, b)), [2, 2, 3]);
     }
 }

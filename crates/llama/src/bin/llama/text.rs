@@ -38,7 +38,11 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<String> {
     } else {
         (path.display().to_string(), fs::read(path))
     };
-    let bytes = bytes.with_context(|| format!("can't read {name}"))?;
+    utf8(&name, bytes.with_context(|| format!("can't read {name}"))?)
+}
+
+/// The text that bytes are, which have a name in what is told if they are none.
+pub(crate) fn utf8(name: &str, bytes: Vec<u8>) -> anyhow::Result<String> {
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         anyhow!("{name} isn't text in UTF-8: behind its first {valid} bytes stands something else")
