@@ -3,6 +3,7 @@
 
 mod candle;
 mod devices;
+mod failing;
 mod half_activations;
 mod not_finite;
 mod oracle;
@@ -171,6 +172,8 @@ fn device_trials(selector: &str) -> Vec<Trial> {
     }
     trials.push(trial("wrong_steps_are_refused", Box::new(wrong_steps)));
     trials.push(trial("every_buffer_is_freed", Box::new(every_buffer_is_freed)));
+    trials.push(trial("failing::nothing_is_left_behind", Box::new(failing::nothing_is_left_behind)));
+    trials.push(trial("failing::sessions_go_on", Box::new(failing::sessions_go_on)));
     trials.push(trial("warm_up::any_length_is_taken", Box::new(warm_up::any_length_is_taken)));
     trials.push(trial(
         "warm_up::what_has_no_room_is_left_out",

@@ -27,7 +27,7 @@ pub(crate) fn positive(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|&number| number > 0).ok_or_else(|| "not a whole number ≥ 1".to_owned())
 }
 
-/// So many tokens; with -1, as many as there can be.
+/// A number of tokens; with -1, as many as there can be.
 pub(crate) fn count(text: &str) -> Result<usize, String> {
     if text == "-1" {
         return Ok(usize::MAX);

@@ -132,7 +132,8 @@ fn nearest<'a>(name: &str, known: &'a [String]) -> Option<&'a str> {
     let known = || known.iter().map(String::as_str).filter(|known| known.len() > 3);
     // Two letters of three make any word of any other.
     let most = (name.len().saturating_sub(2) / 3).min(2);
-    let near = || known().map(|known| (strsim::levenshtein(name, known), known)).min().filter(|near| near.0 <= most);
+    let near =
+        || known().map(|known| (strsim::levenshtein(name, known), known)).min().filter(|near| near.0 <= most);
     let begun = || known().find(|known| name.len() > 4 && known.starts_with(name));
     begun().or_else(|| near().map(|near| near.1))
 }
