@@ -8,7 +8,7 @@ use super::norm::row_moments;
 use super::reduce::sum_parts;
 use super::shared::iterations;
 use super::shared::long_work::in_parts_of_slices;
-use super::shared::row_groups::RowGroups;
+use super::shared::row_groups::{BUSY, RowGroups};
 use super::shared::vec_width::VecWidth;
 use super::softmax::Constants as Softmax;
 use crate::context::MAX_GROUPS;
@@ -82,8 +82,6 @@ params! {
 const LEAST: usize = 2;
 /// What there may be too many of for the loops of a device's invocation.
 const LOADS: &str = "loads of an invocation along the axis";
-/// Workgroups that keep a large device busy.
-const BUSY: usize = 1024;
 /// Times that rows are read or written.
 const PASSES: usize = 5;
 /// Rows that are worth a workgroup of their own, and the most that one should take.

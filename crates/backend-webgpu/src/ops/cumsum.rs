@@ -6,7 +6,7 @@ use backend_api::{BackendResult, DType};
 
 use super::reduce::slice_sums;
 use super::shared::long_work::in_parts_of_slices;
-use super::shared::row_groups::RowGroups;
+use super::shared::row_groups::{BUSY, RowGroups};
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim};
@@ -38,8 +38,6 @@ params! {
 
 /// Neighbours of an invocation, as in the kernel.
 const SHARE: usize = 4;
-/// Workgroups that keep a large device busy.
-const BUSY: usize = 1024;
 /// Elements of a chunk that are worth a workgroup of their own.
 const CHUNK: usize = 4096;
 

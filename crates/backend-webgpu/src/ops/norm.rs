@@ -7,7 +7,7 @@ use super::copy_bytes::copy_bytes;
 use super::norm_kernels::{MOST_WORDS, Params, Place, Role, Shape, apply, moments, normalize};
 use super::shared::iterations;
 use super::shared::long_work::{Divisible as _, Run, in_parts};
-use super::shared::row_groups::DeviceSize;
+use super::shared::row_groups::{BUSY, DeviceSize};
 use super::shared::rows::{self, Rows};
 use super::shared::vec_width::VecWidth;
 use crate::kernels::Variant;
@@ -17,8 +17,6 @@ use crate::recorder::Window;
 
 pub(super) use super::norm_kernels::variants;
 
-/// Workgroups that keep a large device busy.
-const BUSY: usize = 1024;
 /// The most parts of a row, which every invocation joins.
 const MAX_PARTS: usize = 16;
 /// Vectors of a workgroup of `normalize_apply`, and of one step of `moments`.

@@ -6,6 +6,7 @@ use backend_api::{BackendResult, DType};
 
 use super::quant::{AppendWindows, QkvProduct};
 use super::rope::rope;
+use super::scatter::SHARED_INDEX;
 use super::shared::iterations;
 use super::shared::long_work::{Divisible, halves_of, in_parts};
 use crate::device::DeviceProfile;
@@ -51,9 +52,6 @@ params! {
         indices: u32,
     }
 }
-
-/// Bytes of memory that it takes as long to read as a workgroup takes to compare an index, for an element of its rows.
-const INDEX: f64 = 4.0 / 32.0;
 
 pub(super) fn variants() -> Vec<Variant> {
     let types = [DType::F32, DType::F16];
@@ -249,7 +247,7 @@ impl Divisible for Part {
         let RopeAppendDesc { rows, qkv, cache, .. } = self.desc;
         let [width, cached] = self.desc.widths();
         let read = width as f64 * 2.0 * qkv.dtype.size() as f64;
-        let compared = rows as f64 * INDEX;
+        let compared = rows as f64 * SHARED_INDEX;
         let written = cached as f64 * (cache.dtype.size() as f64 + compared);
         rows as f64 * (read + written) / profile.bandwidth
     }

@@ -126,9 +126,9 @@ pub(crate) fn scatter(ctx: &OpContext, op: &'static str, desc: &ScatterDesc) -> 
 }
 
 /// Bytes of memory that it takes as long to read as an element takes to look at an index of its own, or at
-/// one that 256 elements share.
+/// one that a workgroup's elements share.
 const INDEX: f64 = 4.0;
-const SHARED_INDEX: f64 = 4.0 / 32.0;
+pub(super) const SHARED_INDEX: f64 = 4.0 / 32.0;
 
 /// Whether invocations work on elements of the source, and look for others that go to the same place. Those that work on
 /// elements of the table go through all of the indices for each of them.

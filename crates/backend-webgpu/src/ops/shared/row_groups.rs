@@ -5,6 +5,8 @@ use backend_api::BackendResult;
 
 use crate::ops::op_context::{OpContext, WORKGROUP, linear_grid};
 
+/// Workgroups that keep a large device busy.
+pub(in crate::ops) const BUSY: usize = 1024;
 /// Neighbouring numbers that neighbouring invocations should read: 128 bytes of f32, a line of most caches.
 const COALESCED: usize = 32;
 /// Loads of a member: enough to pay for the tree that joins a row group's results.
