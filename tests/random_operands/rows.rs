@@ -92,10 +92,12 @@ pub(super) fn cumsum(draw: &mut Draw, run: Run<'_>) {
     run(draw, "cumsum", Command::CumSum(&desc));
 }
 
-/// Rows and columns, of which a row can be bound most of the time.
-fn matrix(draw: &mut Draw, dtype: DType) -> [usize; 2] {
+/// An element type, rows, columns and elements, and two operands of these; a row can be bound most of the time.
+fn float_rows(draw: &mut Draw) -> (DType, [usize; 3], [u64; 2]) {
+    let dtype = draw.float();
     let [rows, columns, inner] = around_axis(draw, dtype);
-    [rows, columns * inner]
+    let (columns, n) = (columns * inner, rows * columns * inner);
+    (dtype, [rows, columns, n], [draw.memory(dtype, n), draw.memory(dtype, n)])
 }
 
 fn weight_dtype(draw: &mut Draw, dtype: DType) -> DType {
@@ -113,38 +115,35 @@ fn residual(draw: &mut Draw, dtype: DType, n: usize, x: u64) -> [Option<u64>; 2]
     [residual, sum]
 }
 
+/// Where the result goes and of which type it is: to `y`, to the input if there is no sum with it, or as f16.
+fn normalised(draw: &mut Draw, dtype: DType, n: usize, [x, y]: [u64; 2], has_sum: bool) -> (u64, DType) {
+    if !has_sum && draw.one_in(3) {
+        (x, dtype)
+    } else if dtype == DType::F32 && draw.one_in(3) {
+        (draw.memory(DType::F16, n), DType::F16)
+    } else {
+        (y, dtype)
+    }
+}
+
 pub(super) fn layer_norm(draw: &mut Draw, run: Run<'_>) {
-    let dtype = draw.float();
-    let [rows, columns] = matrix(draw, dtype);
-    let n = rows * columns;
-    let (x, y) = (draw.memory(dtype, n), draw.memory(dtype, n));
+    let (dtype, [rows, columns, n], [x, y]) = float_rows(draw);
     let mut desc = LayerNormDesc::new(dtype, x, y, rows, columns);
     desc.weight_dtype = weight_dtype(draw, dtype);
     desc.weight = draw.maybe(|draw| draw.memory(desc.weight_dtype, columns));
     desc.bias = draw.maybe(|draw| draw.memory(desc.weight_dtype, columns));
     [desc.residual, desc.sum] = residual(draw, dtype, n, x);
-    if desc.sum.is_none() && draw.one_in(3) {
-        desc.output = x;
-    } else if dtype == DType::F32 && draw.one_in(3) {
-        (desc.output, desc.output_dtype) = (draw.memory(DType::F16, n), DType::F16);
-    }
+    (desc.output, desc.output_dtype) = normalised(draw, dtype, n, [x, y], desc.sum.is_some());
     run(draw, "layer_norm", Command::LayerNorm(&desc));
 }
 
 pub(super) fn rms_norm(draw: &mut Draw, run: Run<'_>) {
-    let dtype = draw.float();
-    let [rows, columns] = matrix(draw, dtype);
-    let n = rows * columns;
-    let (x, y) = (draw.memory(dtype, n), draw.memory(dtype, n));
+    let (dtype, [rows, columns, n], [x, y]) = float_rows(draw);
     let mut desc = RmsNormDesc::new(dtype, x, y, rows, columns);
     desc.weight_dtype = weight_dtype(draw, dtype);
     desc.weight = draw.maybe(|draw| draw.memory(desc.weight_dtype, columns));
     [desc.residual, desc.sum] = residual(draw, dtype, n, x);
-    if desc.sum.is_none() && draw.one_in(3) {
-        desc.output = x;
-    } else if dtype == DType::F32 && draw.one_in(3) {
-        (desc.output, desc.output_dtype) = (draw.memory(DType::F16, n), DType::F16);
-    }
+    (desc.output, desc.output_dtype) = normalised(draw, dtype, n, [x, y], desc.sum.is_some());
     run(draw, "rms_norm", Command::RmsNorm(&desc));
 }
 
@@ -184,10 +183,7 @@ pub(super) fn batch_norm(draw: &mut Draw, run: Run<'_>) {
 }
 
 fn gradient(draw: &mut Draw) -> NormBackwardDesc {
-    let dtype = draw.float();
-    let [rows, columns] = matrix(draw, dtype);
-    let n = rows * columns;
-    let (x, dy) = (draw.memory(dtype, n), draw.memory(dtype, n));
+    let (dtype, [rows, columns, n], [x, dy]) = float_rows(draw);
     let dx = or_in_place(draw, dtype, n, dy);
     let mut desc = if draw.one_in(2) {
         NormBackwardDesc::layer_norm(dtype, x, dy, dx, rows, columns)
