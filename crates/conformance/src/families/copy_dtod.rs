@@ -78,6 +78,12 @@ pub(super) fn free(device: &Device<'_>, ptrs: &[u64]) -> Result<(), String> {
     freed.map_err(text)
 }
 
+/// Frees a graph, then all of `ptrs`.
+pub(super) fn free_with_graph(device: &Device<'_>, graph: u64, ptrs: &[u64]) -> Result<(), String> {
+    device.backend.free_graph(graph).map_err(text)?;
+    free(device, ptrs)
+}
+
 /// The memory behind `ptr` must start with `expected`.
 pub(super) async fn expect_bytes(
     device: &Device<'_>,
