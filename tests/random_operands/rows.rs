@@ -147,19 +147,20 @@ pub(super) fn rms_norm(draw: &mut Draw, run: Run<'_>) {
     run(draw, "rms_norm", Command::RmsNorm(&desc));
 }
 
-/// Channels, and how many of them are in a group.
-fn channels(draw: &mut Draw, dtype: DType) -> (ChannelShape, usize) {
+/// An element type, channels, how many of them are in a group, and an input and an output, which may be one.
+fn channels(draw: &mut Draw) -> (DType, ChannelShape, usize, [u64; 2]) {
+    let dtype = draw.float();
     let [batch, channels, spatial] = around_axis(draw, dtype);
     let groups = [7, 4, 3, 2].into_iter().find(|groups| channels.is_multiple_of(*groups)).unwrap_or(1);
-    (ChannelShape { batch, channels, spatial }, if draw.one_in(4) { channels } else { groups })
+    let groups = if draw.one_in(4) { channels } else { groups };
+    let n = batch * channels * spatial;
+    let x = draw.memory(dtype, n);
+    let y = or_in_place(draw, dtype, n, x);
+    (dtype, ChannelShape { batch, channels, spatial }, groups, [x, y])
 }
 
 pub(super) fn group_norm(draw: &mut Draw, run: Run<'_>) {
-    let dtype = draw.float();
-    let (shape, groups) = channels(draw, dtype);
-    let n = shape.batch * shape.channels * shape.spatial;
-    let x = draw.memory(dtype, n);
-    let y = or_in_place(draw, dtype, n, x);
+    let (dtype, shape, groups, [x, y]) = channels(draw);
     let mut desc = GroupNormDesc::new(dtype, x, y, shape, groups);
     desc.weight_dtype = weight_dtype(draw, dtype);
     desc.weight = draw.maybe(|draw| draw.memory(desc.weight_dtype, shape.channels));
@@ -168,11 +169,7 @@ pub(super) fn group_norm(draw: &mut Draw, run: Run<'_>) {
 }
 
 pub(super) fn batch_norm(draw: &mut Draw, run: Run<'_>) {
-    let dtype = draw.float();
-    let (shape, _) = channels(draw, dtype);
-    let n = shape.batch * shape.channels * shape.spatial;
-    let x = draw.memory(dtype, n);
-    let y = or_in_place(draw, dtype, n, x);
+    let (dtype, shape, _, [x, y]) = channels(draw);
     let of = weight_dtype(draw, dtype);
     let (mean, variance) = (draw.memory(of, shape.channels), draw.positive(of, shape.channels));
     let mut desc = BatchNormDesc::new(dtype, x, y, mean, variance, shape);
