@@ -115,8 +115,7 @@ pub(crate) fn softmax_backward(
     op: &'static str,
     desc: &SoftmaxBackwardDesc,
 ) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [Some(y), Some(dy), Some(dx)] = ctx.resolve(op, &operands)? else {
+    let [Some(y), Some(dy), Some(dx)] = ctx.resolve(op, &desc.operands(op)?)? else {
         return Ok(());
     };
     let dtype = desc.dtype;
@@ -164,8 +163,7 @@ fn softmax_backward_part(
 
 /// The gradient of a normalisation with respect to its rows.
 pub(crate) fn norm_backward(ctx: &OpContext, op: &'static str, desc: &NormBackwardDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [Some(x), Some(dy), Some(dx), weight] = ctx.resolve(op, &operands)? else {
+    let [Some(x), Some(dy), Some(dx), weight] = ctx.resolve(op, &desc.operands(op)?)? else {
         return Ok(());
     };
     let dtype = desc.dtype;
@@ -218,8 +216,7 @@ pub(crate) fn norm_backward_weight(
     op: &'static str,
     desc: &NormBackwardWeightDesc,
 ) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [x, dy, dw] = ctx.resolve(op, &operands)?;
+    let [x, dy, dw] = ctx.resolve(op, &desc.operands(op)?)?;
     let Some(dw) = dw else { return Ok(()) };
     let &NormBackwardWeightDesc { dtype, rows, columns, .. } = desc;
     let (Some(x), Some(dy)) = (x, dy) else {

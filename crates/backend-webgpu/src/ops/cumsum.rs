@@ -53,8 +53,7 @@ fn variant(dtype: DType, in_place: bool) -> Variant {
 
 /// `output = cumulative sum of input` along the axis.
 pub(crate) fn cumsum(ctx: &OpContext, op: &'static str, desc: &CumSumDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [Some(x), Some(y)] = ctx.resolve(op, &operands)? else {
+    let [Some(x), Some(y)] = ctx.resolve(op, &desc.operands(op)?)? else {
         return Ok(());
     };
     let &CumSumDesc { dtype, outer, length, inner, .. } = desc;

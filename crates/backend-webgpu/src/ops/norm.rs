@@ -28,8 +28,7 @@ const PASSES: usize = 4;
 
 /// `output = (v − mean) / √(var + eps) · weight + bias` for each row v = input + residual.
 pub(crate) fn layer_norm(ctx: &OpContext, op: &'static str, desc: &LayerNormDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [Some(x), Some(y), weight, bias, residual, sum] = ctx.resolve(op, &operands)? else {
+    let [Some(x), Some(y), weight, bias, residual, sum] = ctx.resolve(op, &desc.operands(op)?)? else {
         return Ok(());
     };
     let &LayerNormDesc { dtype, output_dtype, weight_dtype, rows, columns, eps, .. } = desc;
@@ -39,8 +38,7 @@ pub(crate) fn layer_norm(ctx: &OpContext, op: &'static str, desc: &LayerNormDesc
 
 /// `output = v / √(mean(v²) + eps) · weight` for each row v = input + residual.
 pub(crate) fn rms_norm(ctx: &OpContext, op: &'static str, desc: &RmsNormDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [Some(x), Some(y), weight, residual, sum] = ctx.resolve(op, &operands)? else {
+    let [Some(x), Some(y), weight, residual, sum] = ctx.resolve(op, &desc.operands(op)?)? else {
         return Ok(());
     };
     let &RmsNormDesc { dtype, output_dtype, weight_dtype, rows, columns, eps, .. } = desc;
@@ -66,8 +64,7 @@ pub(super) fn rms_norm_of(
 
 /// `output = (x − mean) / √(var + eps) · weight + bias` for each group of channels.
 pub(crate) fn group_norm(ctx: &OpContext, op: &'static str, desc: &GroupNormDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [Some(x), Some(y), weight, bias] = ctx.resolve(op, &operands)? else {
+    let [Some(x), Some(y), weight, bias] = ctx.resolve(op, &desc.operands(op)?)? else {
         return Ok(());
     };
     let each = desc.channels / desc.groups;

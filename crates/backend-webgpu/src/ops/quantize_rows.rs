@@ -55,8 +55,7 @@ const fn words(elements: usize) -> usize {
 
 /// `cache[indices[i], ..] = source[i, ..]` in blocks of Q8_0.
 pub(crate) fn quantize_rows(ctx: &OpContext, op: &'static str, desc: &QuantizeRowsDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [Some(source), Some(cache), indices] = ctx.resolve(op, &operands)? else { return Ok(()) };
+    let [Some(source), Some(cache), indices] = ctx.resolve(op, &desc.operands(op)?)? else { return Ok(()) };
     ctx.require_dtype(op, desc.source.dtype)?;
     let cache = ctx.output(&cache, DType::U32);
     let source = ctx.input(op, &source, desc.source.dtype, &cache)?;

@@ -68,8 +68,7 @@ fn variant(types: [DType; 2], style: RopeStyle) -> Variant {
 
 /// Rotates queries in place, and appends rotated keys and values to a cache.
 pub(crate) fn rope_append(ctx: &OpContext, op: &'static str, desc: &RopeAppendDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [qkv_slice, cache_slice, cos, sin, positions, indices] = ctx.resolve(op, &operands)?;
+    let [qkv_slice, cache_slice, cos, sin, positions, indices] = ctx.resolve(op, &desc.operands(op)?)?;
     let Some(qkv_slice) = qkv_slice else { return Ok(()) };
     ctx.require_dtype(op, desc.qkv.dtype)?;
     ctx.require_dtype(op, desc.cache.dtype)?;
