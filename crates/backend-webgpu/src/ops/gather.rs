@@ -124,14 +124,11 @@ impl Part {
 
     /// Some of the rows of a single table.
     fn rows(&self, first: usize, rows: usize) -> Self {
-        let mut desc = self.desc;
-        desc.rows = rows;
-        Self {
-            desc,
-            first: self.first + first,
-            table: self.table.advanced(first * self.desc.columns),
-            ..self.clone()
-        }
+        let mut part = self.clone();
+        part.desc.rows = rows;
+        part.first += first;
+        part.table = self.table.advanced(first * self.desc.columns);
+        part
     }
 
     fn launch(&self, ctx: &OpContext, op: &'static str, dtype: DType) -> BackendResult<()> {

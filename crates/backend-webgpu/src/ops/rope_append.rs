@@ -186,15 +186,12 @@ impl Part {
 
     /// Rows of the cache. Queries are rotated with its first ones.
     fn places(&self, first: usize, cache_rows: usize) -> Self {
-        let mut desc = self.desc;
-        desc.cache_rows = cache_rows;
-        Self {
-            desc,
-            low: self.low + first,
-            rotates_queries: self.rotates_queries && first == 0,
-            cache: self.cache.advanced(first * self.desc.cache.ld),
-            ..self.clone()
-        }
+        let mut part = self.clone();
+        part.desc.cache_rows = cache_rows;
+        part.low += first;
+        part.rotates_queries &= first == 0;
+        part.cache = self.cache.advanced(first * self.desc.cache.ld);
+        part
     }
 
     const fn pairs(&self) -> usize {
