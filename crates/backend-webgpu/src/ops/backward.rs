@@ -8,7 +8,7 @@ use super::norm::row_moments;
 use super::reduce::sum_parts;
 use super::shared::iterations;
 use super::shared::long_work::in_parts_of_slices;
-use super::shared::row_groups::{BUSY, RowGroups};
+use super::shared::row_groups::{BUSY, LEAST, RowGroups};
 use super::shared::vec_width::VecWidth;
 use super::softmax::Constants as Softmax;
 use crate::context::MAX_GROUPS;
@@ -78,8 +78,6 @@ params! {
     }
 }
 
-/// The fewest loads of an invocation in a small row group.
-const LEAST: usize = 2;
 /// What there may be too many of for the loops of a device's invocation.
 const LOADS: &str = "loads of an invocation along the axis";
 /// Times that rows are read or written.

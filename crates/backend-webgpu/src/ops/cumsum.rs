@@ -38,8 +38,6 @@ params! {
 
 /// Neighbours of an invocation, as in the kernel.
 const SHARE: usize = 4;
-/// Elements of a chunk that are worth a workgroup of their own.
-const CHUNK: usize = 4096;
 
 pub(super) fn variants() -> Vec<Variant> {
     let both = |dtype: DType| [false, true].map(|in_place| variant(dtype, in_place));
@@ -75,6 +73,8 @@ fn cumsum_part(
     desc: &CumSumDesc,
     [x, y]: [&DeviceSlice; 2],
 ) -> BackendResult<()> {
+    // Elements of a chunk that are worth a workgroup of their own.
+    const CHUNK: usize = 4096;
     let &CumSumDesc { dtype, outer, length, inner, exclusive, reverse, .. } = desc;
     let output = ctx.output(y, dtype);
     let in_place = x.region() == y.region();

@@ -14,8 +14,10 @@ pub(in crate::ops) const SHARE: usize = 16;
 /// Members of a row group that read one short slice side by side: 32 bytes of f32, the least that memory is
 /// read by.
 const SECTOR: usize = 8;
+/// The fewest loads of an invocation in a small row group.
+pub(in crate::ops) const LEAST: usize = 2;
 /// Loads that a member of a row group asks for at a time.
-const AHEAD: usize = 4;
+pub(in crate::ops) const AHEAD: usize = 4;
 
 /// What a device works on side by side.
 #[derive(Clone, Copy, Debug)]
