@@ -99,7 +99,7 @@ fn forward(element: DType) -> Operation {
         }),
         ("two filters more", too_small_by_half(op, "filter", FILTER * bytes), |d| d.shape.filters = 6),
         ("three rows of padding", too_small_by_half(op, "output", OUTPUT * bytes), |d| {
-            d.shape.window.after = [3, 0]
+            d.shape.window.after = [3, 0];
         }),
     ];
     changes.extend(reading(op));
