@@ -12,8 +12,8 @@ pub(super) const ONES: u64 = 0x0101_0101_0101_0101;
 /// Bits 0 and 1 of each byte.
 pub(super) const PAIRS: u64 = 0x0303_0303_0303_0303;
 
-/// The bits of `mask` in the bytes 0, 2, 4 and 6, as the product with `factor` has them in its upper 16 bits; those of the
-/// bytes 1, 3, 5 and 7 likewise in the upper half of the result.
+/// The bits of `mask` in the bytes 0, 2, 4 and 6, as the product with `factor` has them in its upper 16 bits;
+/// those of the bytes 1, 3, 5 and 7 likewise in the upper half of the result.
 #[inline(always)]
 fn gather_halves(word: Word, mask: u64, factor: u64) -> u32 {
     let half = |bits: u64| (bits & mask).wrapping_mul(factor) >> 48;

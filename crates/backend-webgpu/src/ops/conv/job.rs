@@ -13,7 +13,7 @@ use crate::recorder::Window;
 /// Invocations of a workgroup that share nothing.
 const WORKGROUP: usize = 128;
 
-/// Such invocations on a compute unit that occupy it.
+/// Invocations that share nothing, of which so many occupy a compute unit.
 pub(super) const ENOUGH: usize = 512;
 
 /// A convolution or the transposition of one, with everything checked.
