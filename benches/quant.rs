@@ -12,22 +12,6 @@ use benches::Subject;
 use benches::rows::Bench;
 
 const U4: QuantFormat = QuantFormat::U4 { group: 128, zero_points: true };
-const FORMATS: [QuantFormat; 14] = [
-    QuantFormat::Q4_0,
-    QuantFormat::Q4_1,
-    QuantFormat::Q5_0,
-    QuantFormat::Q5_1,
-    QuantFormat::IQ4_NL,
-    QuantFormat::IQ4_XS,
-    QuantFormat::Mxfp4,
-    QuantFormat::Q2_K,
-    QuantFormat::Q3_K,
-    QuantFormat::Q4_K,
-    QuantFormat::Q5_K,
-    QuantFormat::Q6_K,
-    QuantFormat::Q8_0,
-    U4,
-];
 
 /// A matrix of random words.
 fn matrix(subject: &Subject, format: QuantFormat, [n, k]: [usize; 2]) -> QuantMatrix {
@@ -120,7 +104,7 @@ fn main() {
     let many = bench.size(512, 40);
     let types = [DType::F32, DType::F16].into_iter().filter(|&dtype| bench.subject.supports(dtype));
     let types: Vec<_> = types.collect();
-    for format in FORMATS {
+    for format in QuantFormat::GGUF.into_iter().chain([U4]) {
         for &dtype in &types {
             for m in [1, 2, 4, 8, 16, many] {
                 product(&mut bench, format, dtype, [m, hidden, hidden]);

@@ -12,24 +12,9 @@ use super::Run;
 use super::draw::Draw;
 use super::products::matrix;
 
-const FORMATS: [QuantFormat; 16] = [
-    QuantFormat::Q8_0,
-    QuantFormat::Q4_0,
-    QuantFormat::Q4_1,
-    QuantFormat::Q5_0,
-    QuantFormat::Q5_1,
-    QuantFormat::IQ4_NL,
-    QuantFormat::IQ4_XS,
-    QuantFormat::Mxfp4,
-    QuantFormat::Mxfp4,
-    QuantFormat::Q2_K,
-    QuantFormat::Q3_K,
-    QuantFormat::Q4_K,
-    QuantFormat::Q5_K,
-    QuantFormat::Q6_K,
-    QuantFormat::U4 { group: 32, zero_points: true },
-    QuantFormat::U4 { group: 128, zero_points: false },
-];
+/// Formats beside those of GGUF.
+const U4: [QuantFormat; 2] =
+    [QuantFormat::U4 { group: 32, zero_points: true }, QuantFormat::U4 { group: 128, zero_points: false }];
 
 /// Scales of f16, small beside the integers that they multiply.
 fn scales(draw: &mut Draw, count: usize) -> Vec<u8> {
@@ -80,7 +65,8 @@ fn planes(draw: &mut Draw, format: QuantFormat, [rows, columns]: [usize; 2]) -> 
 
 /// A quantised matrix of about this many elements, of a multiple of so many rows.
 fn quantised(draw: &mut Draw, total: usize, stack: usize) -> QuantMatrix {
-    let format = draw.pick(&FORMATS);
+    let formats = [&QuantFormat::GGUF[..], &U4].concat();
+    let format = draw.pick(&formats);
     let block = if let QuantFormat::U4 { .. } = format { 32 } else { format.block_elements() };
     let [rows, blocks] = draw.extents((total / block / stack).max(1));
     let (rows, columns) = (stack * rows, block * blocks);

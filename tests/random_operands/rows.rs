@@ -92,10 +92,12 @@ pub(super) fn cumsum(draw: &mut Draw, run: Run<'_>) {
     run(draw, "cumsum", Command::CumSum(&desc));
 }
 
-/// Rows and columns, of which a row can be bound most of the time.
-fn matrix(draw: &mut Draw, dtype: DType) -> [usize; 2] {
+/// An element type, rows, columns and elements, and two operands of these; a row can be bound most of the time.
+fn float_rows(draw: &mut Draw) -> (DType, [usize; 3], [u64; 2]) {
+    let dtype = draw.float();
     let [rows, columns, inner] = around_axis(draw, dtype);
-    [rows, columns * inner]
+    let (columns, n) = (columns * inner, rows * columns * inner);
+    (dtype, [rows, columns, n], [draw.memory(dtype, n), draw.memory(dtype, n)])
 }
 
 fn weight_dtype(draw: &mut Draw, dtype: DType) -> DType {
@@ -113,54 +115,52 @@ fn residual(draw: &mut Draw, dtype: DType, n: usize, x: u64) -> [Option<u64>; 2]
     [residual, sum]
 }
 
+/// Where the result goes and of which type it is: to `y`, to the input if there is no sum with it, or as f16.
+fn normalised(draw: &mut Draw, dtype: DType, n: usize, [x, y]: [u64; 2], has_sum: bool) -> (u64, DType) {
+    if !has_sum && draw.one_in(3) {
+        (x, dtype)
+    } else if dtype == DType::F32 && draw.one_in(3) {
+        (draw.memory(DType::F16, n), DType::F16)
+    } else {
+        (y, dtype)
+    }
+}
+
 pub(super) fn layer_norm(draw: &mut Draw, run: Run<'_>) {
-    let dtype = draw.float();
-    let [rows, columns] = matrix(draw, dtype);
-    let n = rows * columns;
-    let (x, y) = (draw.memory(dtype, n), draw.memory(dtype, n));
+    let (dtype, [rows, columns, n], [x, y]) = float_rows(draw);
     let mut desc = LayerNormDesc::new(dtype, x, y, rows, columns);
     desc.weight_dtype = weight_dtype(draw, dtype);
     desc.weight = draw.maybe(|draw| draw.memory(desc.weight_dtype, columns));
     desc.bias = draw.maybe(|draw| draw.memory(desc.weight_dtype, columns));
     [desc.residual, desc.sum] = residual(draw, dtype, n, x);
-    if desc.sum.is_none() && draw.one_in(3) {
-        desc.output = x;
-    } else if dtype == DType::F32 && draw.one_in(3) {
-        (desc.output, desc.output_dtype) = (draw.memory(DType::F16, n), DType::F16);
-    }
+    (desc.output, desc.output_dtype) = normalised(draw, dtype, n, [x, y], desc.sum.is_some());
     run(draw, "layer_norm", Command::LayerNorm(&desc));
 }
 
 pub(super) fn rms_norm(draw: &mut Draw, run: Run<'_>) {
-    let dtype = draw.float();
-    let [rows, columns] = matrix(draw, dtype);
-    let n = rows * columns;
-    let (x, y) = (draw.memory(dtype, n), draw.memory(dtype, n));
+    let (dtype, [rows, columns, n], [x, y]) = float_rows(draw);
     let mut desc = RmsNormDesc::new(dtype, x, y, rows, columns);
     desc.weight_dtype = weight_dtype(draw, dtype);
     desc.weight = draw.maybe(|draw| draw.memory(desc.weight_dtype, columns));
     [desc.residual, desc.sum] = residual(draw, dtype, n, x);
-    if desc.sum.is_none() && draw.one_in(3) {
-        desc.output = x;
-    } else if dtype == DType::F32 && draw.one_in(3) {
-        (desc.output, desc.output_dtype) = (draw.memory(DType::F16, n), DType::F16);
-    }
+    (desc.output, desc.output_dtype) = normalised(draw, dtype, n, [x, y], desc.sum.is_some());
     run(draw, "rms_norm", Command::RmsNorm(&desc));
 }
 
-/// Channels, and how many of them are in a group.
-fn channels(draw: &mut Draw, dtype: DType) -> (ChannelShape, usize) {
+/// An element type, channels, how many of them are in a group, and an input and an output, which may be one.
+fn channels(draw: &mut Draw) -> (DType, ChannelShape, usize, [u64; 2]) {
+    let dtype = draw.float();
     let [batch, channels, spatial] = around_axis(draw, dtype);
     let groups = [7, 4, 3, 2].into_iter().find(|groups| channels.is_multiple_of(*groups)).unwrap_or(1);
-    (ChannelShape { batch, channels, spatial }, if draw.one_in(4) { channels } else { groups })
+    let groups = if draw.one_in(4) { channels } else { groups };
+    let n = batch * channels * spatial;
+    let x = draw.memory(dtype, n);
+    let y = or_in_place(draw, dtype, n, x);
+    (dtype, ChannelShape { batch, channels, spatial }, groups, [x, y])
 }
 
 pub(super) fn group_norm(draw: &mut Draw, run: Run<'_>) {
-    let dtype = draw.float();
-    let (shape, groups) = channels(draw, dtype);
-    let n = shape.batch * shape.channels * shape.spatial;
-    let x = draw.memory(dtype, n);
-    let y = or_in_place(draw, dtype, n, x);
+    let (dtype, shape, groups, [x, y]) = channels(draw);
     let mut desc = GroupNormDesc::new(dtype, x, y, shape, groups);
     desc.weight_dtype = weight_dtype(draw, dtype);
     desc.weight = draw.maybe(|draw| draw.memory(desc.weight_dtype, shape.channels));
@@ -169,11 +169,7 @@ pub(super) fn group_norm(draw: &mut Draw, run: Run<'_>) {
 }
 
 pub(super) fn batch_norm(draw: &mut Draw, run: Run<'_>) {
-    let dtype = draw.float();
-    let (shape, _) = channels(draw, dtype);
-    let n = shape.batch * shape.channels * shape.spatial;
-    let x = draw.memory(dtype, n);
-    let y = or_in_place(draw, dtype, n, x);
+    let (dtype, shape, _, [x, y]) = channels(draw);
     let of = weight_dtype(draw, dtype);
     let (mean, variance) = (draw.memory(of, shape.channels), draw.positive(of, shape.channels));
     let mut desc = BatchNormDesc::new(dtype, x, y, mean, variance, shape);
@@ -184,10 +180,7 @@ pub(super) fn batch_norm(draw: &mut Draw, run: Run<'_>) {
 }
 
 fn gradient(draw: &mut Draw) -> NormBackwardDesc {
-    let dtype = draw.float();
-    let [rows, columns] = matrix(draw, dtype);
-    let n = rows * columns;
-    let (x, dy) = (draw.memory(dtype, n), draw.memory(dtype, n));
+    let (dtype, [rows, columns, n], [x, dy]) = float_rows(draw);
     let dx = or_in_place(draw, dtype, n, dy);
     let mut desc = if draw.one_in(2) {
         NormBackwardDesc::layer_norm(dtype, x, dy, dx, rows, columns)

@@ -64,6 +64,16 @@ impl Case {
         Self { family, name: name.into(), body: Body::Script(Box::new(script)) }
     }
 
+    /// A script with random numbers, which depend on its name alone.
+    pub(crate) fn random_script(
+        family: &'static str,
+        name: String,
+        script: impl for<'a> Fn(&'a Device<'a>, Rng) -> ScriptFuture<'a> + Send + Sync + 'static,
+    ) -> Self {
+        let seed = name.clone();
+        Self::script(family, name, move |device| script(device, Rng::from_name(&seed)))
+    }
+
     /// `family/name`.
     #[must_use]
     pub fn path(&self) -> String {

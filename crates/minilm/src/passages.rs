@@ -75,18 +75,15 @@ fn is_heading(line: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn split_pairs(document: &str) -> Vec<(usize, String)> {
-        split(document).into_iter().map(|passage| (passage.line, passage.text)).collect()
-    }
-
-    fn passages(expected: &[(usize, &str)]) -> Vec<(usize, String)> {
-        expected.iter().map(|&(line, text)| (line, text.to_owned())).collect()
+    fn assert_passages(document: &str, expected: &[(usize, &str)]) {
+        let found = split(document);
+        let found: Vec<_> = found.iter().map(|passage| (passage.line, passage.text.as_str())).collect();
+        assert_eq!(found, expected);
     }
 
     #[test]
     fn paragraphs_are_passages_and_keep_their_line() {
-        let found = split_pairs("one\ntwo\n\n\n  three  four\n");
-        assert_eq!(found, passages(&[(1, "one two"), (5, "three four")]));
+        assert_passages("one\ntwo\n\n\n  three  four\n", &[(1, "one two"), (5, "three four")]);
     }
 
     #[test]
@@ -97,14 +94,15 @@ mod tests {
 
     #[test]
     fn headings_stay_with_what_follows() {
-        let found = split_pairs("# Title\n\n## Part\n\nbody\nmore\n## Next\nend");
-        assert_eq!(found, passages(&[(1, "# Title ## Part body more"), (7, "## Next end")]));
+        assert_passages(
+            "# Title\n\n## Part\n\nbody\nmore\n## Next\nend",
+            &[(1, "# Title ## Part body more"), (7, "## Next end")],
+        );
     }
 
     #[test]
     fn a_number_sign_alone_is_no_heading() {
-        let found = split_pairs("a\n#tag\n####### seven\n# yes\nb");
-        assert_eq!(found, passages(&[(1, "a #tag ####### seven"), (4, "# yes b")]));
+        assert_passages("a\n#tag\n####### seven\n# yes\nb", &[(1, "a #tag ####### seven"), (4, "# yes b")]);
     }
 
     fn sizes(document: &str) -> Vec<(usize, usize)> {
@@ -125,6 +123,6 @@ mod tests {
 
     #[test]
     fn windows_line_ends_are_line_ends() {
-        assert_eq!(split_pairs("a\r\n\r\nb\r\n"), passages(&[(1, "a"), (3, "b")]));
+        assert_passages("a\r\n\r\nb\r\n", &[(1, "a"), (3, "b")]);
     }
 }

@@ -3,7 +3,7 @@
 use crate::operand::{Access, Operand};
 use crate::{BackendResult, DType, checked_product};
 
-use super::norm::{norm_options, require_weight_dtype};
+use super::norm::{bias_option, norm_options, require_weight_dtype};
 use super::{require_at_least, require_float, require_multiple};
 
 /// The extents of a tensor `[batch, channels, spatial]`.
@@ -60,11 +60,7 @@ impl GroupNormDesc {
     }
 
     norm_options!();
-
-    setters! {
-        /// Adds the summands behind a handle.
-        pub fn with_bias(Some(bias): u64);
-    }
+    bias_option!();
 
     /// Checks the shapes. Returns input, output, weight and bias.
     ///
@@ -152,11 +148,7 @@ impl BatchNormDesc {
     }
 
     norm_options!();
-
-    setters! {
-        /// Adds the summands behind a handle.
-        pub fn with_bias(Some(bias): u64);
-    }
+    bias_option!();
 
     /// Checks the shapes. Returns input, output, mean, variance, weight and bias.
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 6]> {

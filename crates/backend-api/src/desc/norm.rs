@@ -23,6 +23,17 @@ macro_rules! norm_options {
 }
 pub(super) use norm_options;
 
+/// The option of a normalisation about the mean, or a given one: the bias.
+macro_rules! bias_option {
+    () => {
+        setters! {
+            /// Adds the summands behind a handle.
+            pub fn with_bias(Some(bias): u64);
+        }
+    };
+}
+pub(super) use bias_option;
+
 /// The options of a normalisation of rows: [`norm_options`], the residual, and its sum with the input.
 macro_rules! row_norm_options {
     () => {
@@ -174,11 +185,7 @@ impl LayerNormDesc {
     }
 
     row_norm_options!();
-
-    setters! {
-        /// Adds the summands behind a handle.
-        pub fn with_bias(Some(bias): u64);
-    }
+    bias_option!();
 
     /// Checks types and shapes. Returns input, output, weight, bias, residual and sum.
     ///

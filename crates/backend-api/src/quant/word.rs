@@ -12,12 +12,19 @@ pub(super) const ONES: u64 = 0x0101_0101_0101_0101;
 /// Bits 0 and 1 of each byte.
 pub(super) const PAIRS: u64 = 0x0303_0303_0303_0303;
 
+/// The bits of `mask` in the bytes 0, 2, 4 and 6, as the product with `factor` has them in its upper 16 bits;
+/// those of the bytes 1, 3, 5 and 7 likewise in the upper half of the result.
+#[inline(always)]
+fn gather_halves(word: Word, mask: u64, factor: u64) -> u32 {
+    let half = |bits: u64| (bits & mask).wrapping_mul(factor) >> 48;
+    (half(word) | half(word >> 8) << 16) as u32
+}
+
 /// The low nibbles of the bytes 0…7, in the order 0, 2, 4, 6, 1, 3, 5, 7.
 #[inline(always)]
 pub(super) fn interleave(word: Word) -> u32 {
     // The factor moves bits 0, 16, 32 and 48 to 48, 52, 56 and 60; no two of the partial products share a bit.
-    let half = |nibbles: u64| (nibbles & 0x000F_000F_000F_000F).wrapping_mul(0x0001_0010_0100_1000) >> 48;
-    (half(word) | half(word >> 8) << 16) as u32
+    gather_halves(word, 0x000F_000F_000F_000F, 0x0001_0010_0100_1000)
 }
 
 /// The inverse of [`interleave`].
@@ -49,8 +56,7 @@ pub(super) fn floats_of_nibbles(nibbles: u32, above: u32, count: u32) -> [f32; 8
 #[inline(always)]
 pub(super) fn interleave_pairs(word: Word) -> u32 {
     // The factor moves bits 0, 16, 32 and 48 to 48, 50, 52 and 54; no two of the partial products share a bit there.
-    let half = |pairs: u64| (pairs & 0x0003_0003_0003_0003).wrapping_mul(0x0001_0004_0010_0040) >> 48;
-    (half(word) | half(word >> 8) << 16) as u32
+    gather_halves(word, 0x0003_0003_0003_0003, 0x0001_0004_0010_0040)
 }
 
 /// The inverse of [`interleave_pairs`], whatever the other bits are.

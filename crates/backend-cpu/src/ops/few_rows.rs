@@ -140,6 +140,7 @@ fn dequantize<V: Vectors>(simd: V, weights: &QuantLanes) -> Unit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::noise;
 
     /// Quants of 1 with scales of 1, and an infinite one at the end.
     #[test]
@@ -161,11 +162,7 @@ mod tests {
 
     #[test]
     fn sums_are_near_those_of_the_weights() {
-        let mut state = 1u32;
-        let mut noise = || {
-            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            state >> 8
-        };
+        let mut noise = noise();
         let u4 = |group| QuantFormat::U4 { group, zero_points: true };
         for format in QuantFormat::GGUF.into_iter().chain([16, 32, 256].map(u4)) {
             let step = if let QuantFormat::U4 { .. } = format { 1 } else { format.block_elements() };

@@ -35,6 +35,16 @@ use backend_api::{BackendResult, Command};
 
 use crate::access::Call;
 
+/// Random numbers of 24 bits for tests, by a linear congruential generator.
+#[cfg(test)]
+fn noise() -> impl FnMut() -> u32 {
+    let mut state = 1u32;
+    move || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state >> 8
+    }
+}
+
 /// Makes a command's operation; `None` for one that isn't known.
 pub(crate) fn execute(call: Call<'_>, command: Command<'_>) -> Option<BackendResult<()>> {
     Some(match command {

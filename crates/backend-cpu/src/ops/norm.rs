@@ -18,16 +18,10 @@ const GRAIN: usize = 1 << 14;
 pub(crate) fn layer_norm(call: Call<'_>, desc: &LayerNormDesc) -> BackendResult<()> {
     let operands = desc.operands(call.op)?;
     call.access_two(&operands, |[input, _, weight, bias, residual, _], outputs| {
-        Cores::run(outputs[0].len(), |cores| {
-            let scale = Scale { cores, dtype: desc.weight_dtype, length: desc.columns };
-            let scales = [scale.vector(desc.weight, weight, 1.0), scale.vector(desc.bias, bias, 0.0)];
-            let norm = Norm::of_rows(desc.columns, desc.eps, true, scales);
-            let residual = desc.residual.map(|_| residual);
-            with_float!(desc.dtype, T => with_float!(desc.output_dtype, O => {
-                let [output, sums] = outputs;
-                norm.run::<T, O>(cores, input, residual, (cast_slice_mut(output), cast_slice_mut(sums)));
-            }));
-        });
+        let &LayerNormDesc { dtype, output_dtype, weight_dtype, columns, eps, .. } = desc;
+        let given = [desc.weight.map(|_| weight), desc.bias.map(|_| bias), desc.residual.map(|_| residual)];
+        let norm = RowNorm { dtype, output_dtype, weight_dtype, columns, eps, centred: true };
+        norm.run(input, given, outputs);
     })
 }
 
@@ -35,16 +29,10 @@ pub(crate) fn layer_norm(call: Call<'_>, desc: &LayerNormDesc) -> BackendResult<
 pub(crate) fn rms_norm(call: Call<'_>, desc: &RmsNormDesc) -> BackendResult<()> {
     let operands = desc.operands(call.op)?;
     call.access_two(&operands, |[input, _, weight, residual, _], outputs| {
-        Cores::run(outputs[0].len(), |cores| {
-            let scale = Scale { cores, dtype: desc.weight_dtype, length: desc.columns };
-            let scales = [scale.vector(desc.weight, weight, 1.0), scale.vector(None, weight, 0.0)];
-            let norm = Norm::of_rows(desc.columns, desc.eps, false, scales);
-            let residual = desc.residual.map(|_| residual);
-            with_float!(desc.dtype, T => with_float!(desc.output_dtype, O => {
-                let [output, sums] = outputs;
-                norm.run::<T, O>(cores, input, residual, (cast_slice_mut(output), cast_slice_mut(sums)));
-            }));
-        });
+        let &RmsNormDesc { dtype, output_dtype, weight_dtype, columns, eps, .. } = desc;
+        let given = [desc.weight.map(|_| weight), None, desc.residual.map(|_| residual)];
+        let norm = RowNorm { dtype, output_dtype, weight_dtype, columns, eps, centred: false };
+        norm.run(input, given, outputs);
     })
 }
 
@@ -60,8 +48,8 @@ pub(crate) fn group_norm(call: Call<'_>, desc: &GroupNormDesc) -> BackendResult<
                 each: desc.spatial,
                 eps: desc.eps,
                 centred: true,
-                weight: scale.vector(desc.weight, weight, 1.0),
-                bias: scale.vector(desc.bias, bias, 0.0),
+                weight: scale.vector(desc.weight.map(|_| weight), 1.0),
+                bias: scale.vector(desc.bias.map(|_| bias), 0.0),
             };
             let [output, _] = outputs;
             with_float!(desc.dtype, T => {
@@ -80,8 +68,8 @@ pub(crate) fn batch_norm(call: Call<'_>, desc: &BatchNormDesc) -> BackendResult<
             with_float!(desc.dtype, T => {
                 let scale = Scale { cores, dtype: desc.weight_dtype, length: channels };
                 let [mean, variance] = [mean, variance].map(|each| scale.given(each));
-                let weight = scale.vector(desc.weight, weight, 1.0);
-                let bias = scale.vector(desc.bias, bias, 0.0);
+                let weight = scale.vector(desc.weight.map(|_| weight), 1.0);
+                let bias = scale.vector(desc.bias.map(|_| bias), 0.0);
                 let input = input.separate::<T>();
                 cores.chunks(cast_slice_mut(output), spatial, GRAIN, &|first, chunk: &mut [T]| {
                     for (i, y) in chunk.chunks_exact_mut(spatial).enumerate() {
@@ -115,8 +103,40 @@ impl Scale {
     }
 
     /// An operand that may be left out.
-    fn vector(self, ptr: Option<u64>, input: Input<'_>, default: f32) -> Cow<'_, [f32]> {
-        if ptr.is_some() { self.given(input) } else { Cow::Owned(vec![default; self.length]) }
+    fn vector(self, input: Option<Input<'_>>, default: f32) -> Cow<'_, [f32]> {
+        input.map_or_else(|| Cow::Owned(vec![default; self.length]), |input| self.given(input))
+    }
+}
+
+/// A normalisation of rows that have a weight and a bias for each column.
+struct RowNorm {
+    dtype: DType,
+    output_dtype: DType,
+    weight_dtype: DType,
+    columns: usize,
+    eps: f64,
+    /// Whether the mean is subtracted.
+    centred: bool,
+}
+
+impl RowNorm {
+    /// Normalises the rows of input and residual into the first output, and writes their sum to the second where there
+    /// is one.
+    fn run(
+        self,
+        input: Input<'_>,
+        [weight, bias, residual]: [Option<Input<'_>>; 3],
+        [output, sums]: [&mut [u8]; 2],
+    ) {
+        let Self { dtype, output_dtype, weight_dtype, columns, eps, centred } = self;
+        Cores::run(output.len(), |cores| {
+            let scale = Scale { cores, dtype: weight_dtype, length: columns };
+            let (weight, bias) = (scale.vector(weight, 1.0), scale.vector(bias, 0.0));
+            let norm = Norm { columns, rows: 1, each: 1, eps, centred, weight, bias };
+            with_float!(dtype, T => with_float!(output_dtype, O => {
+                norm.run::<T, O>(cores, input, residual, (cast_slice_mut(output), cast_slice_mut(sums)));
+            }));
+        });
     }
 }
 
@@ -133,12 +153,7 @@ struct Norm<'a> {
     bias: Cow<'a, [f32]>,
 }
 
-impl<'a> Norm<'a> {
-    /// Of rows that have a weight and a bias for each column.
-    fn of_rows(columns: usize, eps: f64, centred: bool, [weight, bias]: [Cow<'a, [f32]>; 2]) -> Self {
-        Self { columns, rows: 1, each: 1, eps, centred, weight, bias }
-    }
-
+impl Norm<'_> {
     /// Normalises the rows of `input + residual` into the first output, and writes them to the second where
     /// there is one.
     fn run<T: Element, O: Element>(

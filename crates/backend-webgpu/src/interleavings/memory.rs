@@ -101,8 +101,7 @@ fn budgets_and_trims_disturb_nobody() {
 
 /// Two threads free one handle, one reads and views it, and one takes memory of the same size.
 fn one_handle(submits: Submits) {
-    let rig = Rig::new(submits);
-    let ptr = rig.filled(1, 64);
+    let (rig, ptr) = Rig::holding(submits, 64);
     let freed = Arc::new(AtomicUsize::new(0));
     let free = |freed: Arc<AtomicUsize>| {
         move |rig: &Rig| match rig.free(ptr) {
@@ -143,8 +142,7 @@ fn a_handle_is_freed_once_and_used_before() {
 
 /// One thread exports and imports a buffer that another frees, and a third takes memory of the same size.
 fn shared(submits: Submits) {
-    let rig = Rig::new(submits);
-    let ptr = rig.filled(1, 64);
+    let (rig, ptr) = Rig::holding(submits, 64);
     let exports = spawn(&rig, move |rig| {
         let (buffer, ..) = match rig.export_buffer(ptr) {
             Ok(exported) => exported,

@@ -58,6 +58,13 @@ impl Rig {
         Self(Arc::new(WebGpuBackend::over(Opened::new(context))))
     }
 
+    /// A backend, and memory of so many bytes with the [`pattern`] of number 1.
+    pub(super) fn holding(submits: Submits, len: usize) -> (Self, u64) {
+        let rig = Self::new(submits);
+        let ptr = rig.filled(1, len);
+        (rig, ptr)
+    }
+
     /// Memory with the [`pattern`] of this number.
     pub(super) fn filled(&self, of: usize, len: usize) -> u64 {
         let ptr = self.alloc(len).unwrap();

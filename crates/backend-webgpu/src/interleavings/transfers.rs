@@ -81,8 +81,7 @@ fn the_ring_is_bounded_and_comes_back() {
 
 /// One thread reads without blocking while another blocks.
 fn both_ways(submits: Submits) {
-    let rig = Rig::new(submits);
-    let ptr = rig.filled(1, 80);
+    let (rig, ptr) = Rig::holding(submits, 80);
     let awaits = spawn(&rig, move |rig| {
         let mut bytes = vec![0; 80];
         pollster::block_on(rig.copy_dtoh_async(&mut bytes, ptr)).unwrap();

@@ -11,8 +11,7 @@ use crate::transfer::StagingRing;
 
 /// The device is lost among calls: each works or says so, and soon all do.
 fn loss(submits: Submits) {
-    let rig = Rig::new(submits);
-    let ptr = rig.filled(1, 80);
+    let (rig, ptr) = Rig::holding(submits, 80);
     let other = rig.alloc(80).unwrap();
     let uses = [(); 2].map(|()| {
         spawn(&rig, move |rig| {

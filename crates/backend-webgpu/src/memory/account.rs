@@ -188,12 +188,18 @@ mod tests {
         assert_eq!((account.superfluous(0), account.pooled), (None, 0));
     }
 
+    /// An account whose peak is one buffer.
+    fn in_use<T>(bytes: usize, of: Use) -> Account<T> {
+        let mut account = Account::default();
+        account.add(bytes, of);
+        account.settle_peak();
+        account
+    }
+
     #[test]
     fn what_was_in_use_before_may_be_kept() {
-        let mut account = Account::default();
         let of = Use { asked: 250 << 20, is_scratch: true };
-        account.add(256 << 20, of);
-        account.settle_peak();
+        let mut account = in_use(256 << 20, of);
         assert_eq!((account.asked, account.scratch), (250 << 20, 256 << 20));
         account.remove(256 << 20, of);
         account.keep(256 << 20, ());
@@ -216,10 +222,8 @@ mod tests {
 
     #[test]
     fn a_fifth_more_than_the_peak_may_be_kept() {
-        let mut account = Account::default();
         let of = Use { asked: 1000 << 20, is_scratch: false };
-        account.add(1000 << 20, of);
-        account.settle_peak();
+        let mut account = in_use(1000 << 20, of);
         account.remove(1000 << 20, of);
         account.keep(1000 << 20, "first");
         account.keep(200 << 20, "second");

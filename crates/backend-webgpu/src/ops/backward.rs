@@ -8,7 +8,7 @@ use super::norm::row_moments;
 use super::reduce::sum_parts;
 use super::shared::iterations;
 use super::shared::long_work::in_parts_of_slices;
-use super::shared::row_groups::RowGroups;
+use super::shared::row_groups::{BUSY, LEAST, RowGroups};
 use super::shared::vec_width::VecWidth;
 use super::softmax::Constants as Softmax;
 use crate::context::MAX_GROUPS;
@@ -78,12 +78,8 @@ params! {
     }
 }
 
-/// The fewest loads of an invocation in a small row group.
-const LEAST: usize = 2;
 /// What there may be too many of for the loops of a device's invocation.
 const LOADS: &str = "loads of an invocation along the axis";
-/// Workgroups that keep a large device busy.
-const BUSY: usize = 1024;
 /// Times that rows are read or written.
 const PASSES: usize = 5;
 /// Rows that are worth a workgroup of their own, and the most that one should take.
@@ -117,8 +113,7 @@ pub(crate) fn softmax_backward(
     op: &'static str,
     desc: &SoftmaxBackwardDesc,
 ) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [Some(y), Some(dy), Some(dx)] = ctx.resolve(op, &operands)? else {
+    let [Some(y), Some(dy), Some(dx)] = ctx.resolve(op, &desc.operands(op)?)? else {
         return Ok(());
     };
     let dtype = desc.dtype;
@@ -166,8 +161,7 @@ fn softmax_backward_part(
 
 /// The gradient of a normalisation with respect to its rows.
 pub(crate) fn norm_backward(ctx: &OpContext, op: &'static str, desc: &NormBackwardDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [Some(x), Some(dy), Some(dx), weight] = ctx.resolve(op, &operands)? else {
+    let [Some(x), Some(dy), Some(dx), weight] = ctx.resolve(op, &desc.operands(op)?)? else {
         return Ok(());
     };
     let dtype = desc.dtype;
@@ -220,8 +214,7 @@ pub(crate) fn norm_backward_weight(
     op: &'static str,
     desc: &NormBackwardWeightDesc,
 ) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [x, dy, dw] = ctx.resolve(op, &operands)?;
+    let [x, dy, dw] = ctx.resolve(op, &desc.operands(op)?)?;
     let Some(dw) = dw else { return Ok(()) };
     let &NormBackwardWeightDesc { dtype, rows, columns, .. } = desc;
     let (Some(x), Some(dy)) = (x, dy) else {

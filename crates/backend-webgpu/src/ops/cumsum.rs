@@ -6,7 +6,7 @@ use backend_api::{BackendResult, DType};
 
 use super::reduce::slice_sums;
 use super::shared::long_work::in_parts_of_slices;
-use super::shared::row_groups::RowGroups;
+use super::shared::row_groups::{BUSY, RowGroups};
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim};
@@ -38,10 +38,6 @@ params! {
 
 /// Neighbours of an invocation, as in the kernel.
 const SHARE: usize = 4;
-/// Workgroups that keep a large device busy.
-const BUSY: usize = 1024;
-/// Elements of a chunk that are worth a workgroup of their own.
-const CHUNK: usize = 4096;
 
 pub(super) fn variants() -> Vec<Variant> {
     let both = |dtype: DType| [false, true].map(|in_place| variant(dtype, in_place));
@@ -55,8 +51,7 @@ fn variant(dtype: DType, in_place: bool) -> Variant {
 
 /// `output = cumulative sum of input` along the axis.
 pub(crate) fn cumsum(ctx: &OpContext, op: &'static str, desc: &CumSumDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [Some(x), Some(y)] = ctx.resolve(op, &operands)? else {
+    let [Some(x), Some(y)] = ctx.resolve(op, &desc.operands(op)?)? else {
         return Ok(());
     };
     let &CumSumDesc { dtype, outer, length, inner, .. } = desc;
@@ -78,6 +73,8 @@ fn cumsum_part(
     desc: &CumSumDesc,
     [x, y]: [&DeviceSlice; 2],
 ) -> BackendResult<()> {
+    // Elements of a chunk that are worth a workgroup of their own.
+    const CHUNK: usize = 4096;
     let &CumSumDesc { dtype, outer, length, inner, exclusive, reverse, .. } = desc;
     let output = ctx.output(y, dtype);
     let in_place = x.region() == y.region();

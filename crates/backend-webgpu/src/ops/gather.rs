@@ -45,8 +45,7 @@ fn variant(dtype: DType, vec_width: u32, per_element: bool) -> Variant {
 
 /// `output[o, i, c] = table[o, index, c]`.
 pub(crate) fn gather(ctx: &OpContext, op: &'static str, desc: &GatherDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [table, indices, output] = ctx.resolve(op, &operands)?;
+    let [table, indices, output] = ctx.resolve(op, &desc.operands(op)?)?;
     let (Some(indices), Some(output)) = (indices, output) else { return Ok(()) };
     gather_slices(ctx, op, desc, [table.as_ref(), Some(&indices)], &output)
 }
@@ -125,14 +124,11 @@ impl Part {
 
     /// Some of the rows of a single table.
     fn rows(&self, first: usize, rows: usize) -> Self {
-        let mut desc = self.desc;
-        desc.rows = rows;
-        Self {
-            desc,
-            first: self.first + first,
-            table: self.table.advanced(first * self.desc.columns),
-            ..self.clone()
-        }
+        let mut part = self.clone();
+        part.desc.rows = rows;
+        part.first += first;
+        part.table = self.table.advanced(first * self.desc.columns);
+        part
     }
 
     fn launch(&self, ctx: &OpContext, op: &'static str, dtype: DType) -> BackendResult<()> {

@@ -7,7 +7,7 @@ use super::copy_bytes::copy_bytes;
 use super::norm_kernels::{MOST_WORDS, Params, Place, Role, Shape, apply, moments, normalize};
 use super::shared::iterations;
 use super::shared::long_work::{Divisible as _, Run, in_parts};
-use super::shared::row_groups::DeviceSize;
+use super::shared::row_groups::{BUSY, DeviceSize};
 use super::shared::rows::{self, Rows};
 use super::shared::vec_width::VecWidth;
 use crate::kernels::Variant;
@@ -17,8 +17,6 @@ use crate::recorder::Window;
 
 pub(super) use super::norm_kernels::variants;
 
-/// Workgroups that keep a large device busy.
-const BUSY: usize = 1024;
 /// The most parts of a row, which every invocation joins.
 const MAX_PARTS: usize = 16;
 /// Vectors of a workgroup of `normalize_apply`, and of one step of `moments`.
@@ -30,8 +28,7 @@ const PASSES: usize = 4;
 
 /// `output = (v − mean) / √(var + eps) · weight + bias` for each row v = input + residual.
 pub(crate) fn layer_norm(ctx: &OpContext, op: &'static str, desc: &LayerNormDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [Some(x), Some(y), weight, bias, residual, sum] = ctx.resolve(op, &operands)? else {
+    let [Some(x), Some(y), weight, bias, residual, sum] = ctx.resolve(op, &desc.operands(op)?)? else {
         return Ok(());
     };
     let &LayerNormDesc { dtype, output_dtype, weight_dtype, rows, columns, eps, .. } = desc;
@@ -41,8 +38,7 @@ pub(crate) fn layer_norm(ctx: &OpContext, op: &'static str, desc: &LayerNormDesc
 
 /// `output = v / √(mean(v²) + eps) · weight` for each row v = input + residual.
 pub(crate) fn rms_norm(ctx: &OpContext, op: &'static str, desc: &RmsNormDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [Some(x), Some(y), weight, residual, sum] = ctx.resolve(op, &operands)? else {
+    let [Some(x), Some(y), weight, residual, sum] = ctx.resolve(op, &desc.operands(op)?)? else {
         return Ok(());
     };
     let &RmsNormDesc { dtype, output_dtype, weight_dtype, rows, columns, eps, .. } = desc;
@@ -68,8 +64,7 @@ pub(super) fn rms_norm_of(
 
 /// `output = (x − mean) / √(var + eps) · weight + bias` for each group of channels.
 pub(crate) fn group_norm(ctx: &OpContext, op: &'static str, desc: &GroupNormDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [Some(x), Some(y), weight, bias] = ctx.resolve(op, &operands)? else {
+    let [Some(x), Some(y), weight, bias] = ctx.resolve(op, &desc.operands(op)?)? else {
         return Ok(());
     };
     let each = desc.channels / desc.groups;

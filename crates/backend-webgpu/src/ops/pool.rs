@@ -92,8 +92,7 @@ pub(super) fn variants() -> Vec<Variant> {
 
 /// `output = op over the windows of input`.
 pub(crate) fn pool2d(ctx: &OpContext, op: &'static str, desc: &PoolDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [input, output] = ctx.resolve(op, &operands)?;
+    let [input, output] = ctx.resolve(op, &desc.operands(op)?)?;
     let Some(output) = output else { return Ok(()) };
     ctx.require_dtype(op, desc.dtype)?;
     let output = ctx.output(&output, desc.dtype);
@@ -118,8 +117,7 @@ pub(crate) fn pool2d_backward(
     op: &'static str,
     desc: &PoolBackwardDesc,
 ) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [input, gradient, output] = ctx.resolve(op, &operands)?;
+    let [input, gradient, output] = ctx.resolve(op, &desc.operands(op)?)?;
     let Some(output) = output else { return Ok(()) };
     ctx.require_dtype(op, desc.dtype)?;
     let output = ctx.output(&output, desc.dtype);

@@ -4,6 +4,7 @@ use backend_api::desc::QuantizeRowsDesc;
 use backend_api::kv::KvFormat;
 use backend_api::{BackendResult, DType};
 
+use super::scatter::SHARED_INDEX;
 use super::shared::iterations;
 use super::shared::long_work::{Divisible, halves_of, in_parts};
 use crate::device::DeviceProfile;
@@ -39,9 +40,6 @@ params! {
 
 const WORKGROUP: usize = 64;
 
-/// Bytes of memory that it takes as long to read as a block takes to compare an index.
-const INDEX: f64 = 4.0;
-
 pub(super) fn variants() -> Vec<Variant> {
     [DType::F32, DType::F16].into_iter().flat_map(|dtype| [false, true].map(|i| variant(dtype, i))).collect()
 }
@@ -57,8 +55,7 @@ const fn words(elements: usize) -> usize {
 
 /// `cache[indices[i], ..] = source[i, ..]` in blocks of Q8_0.
 pub(crate) fn quantize_rows(ctx: &OpContext, op: &'static str, desc: &QuantizeRowsDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [Some(source), Some(cache), indices] = ctx.resolve(op, &operands)? else { return Ok(()) };
+    let [Some(source), Some(cache), indices] = ctx.resolve(op, &desc.operands(op)?)? else { return Ok(()) };
     ctx.require_dtype(op, desc.source.dtype)?;
     let cache = ctx.output(&cache, DType::U32);
     let source = ctx.input(op, &source, desc.source.dtype, &cache)?;
@@ -155,7 +152,7 @@ impl Part {
 impl Divisible for Part {
     fn seconds(&self, profile: &DeviceProfile) -> f64 {
         let QuantizeRowsDesc { source, columns, count, .. } = self.desc;
-        let compared = if self.is_indexed() { count as f64 * INDEX / KvFormat::BLOCK as f64 } else { 0.0 };
+        let compared = if self.is_indexed() { count as f64 * SHARED_INDEX } else { 0.0 };
         count as f64 * columns as f64 * (source.dtype.size() as f64 + compared) / profile.bandwidth
     }
 

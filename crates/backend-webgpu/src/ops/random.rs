@@ -64,8 +64,7 @@ fn variant(dtype: DType, vec_width: u32, normal: bool, has_offset: bool) -> Vari
 
 /// `output` = random numbers of a stream.
 pub(crate) fn random(ctx: &OpContext, op: &'static str, desc: &RandomDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [Some(output), offset] = ctx.resolve(op, &operands)? else { return Ok(()) };
+    let [Some(output), offset] = ctx.resolve(op, &desc.operands(op)?)? else { return Ok(()) };
     ctx.require_dtype(op, desc.dtype)?;
     let run = Run::of_bytes(desc.n, BYTES).aligned(BLOCK).over(ctx, &output, desc.dtype.size());
     in_parts(ctx, op, run, |run| {

@@ -6,16 +6,12 @@ use backend_api::{BackendResult, DType};
 
 use super::op_context::WORKGROUP;
 use super::reduction::{Access, Rule};
-use super::shared::row_groups::{RowGroups, SHARE};
+use super::shared::row_groups::{AHEAD, LEAST, RowGroups, SHARE};
 use super::shared::vec_width::VecWidth;
 use crate::context::MAX_GROUPS;
 use crate::ops::op_context::dim;
 use crate::recorder::Window;
 
-/// The fewest loads of an invocation in a small row group.
-const LEAST: usize = 2;
-/// Loads that an invocation has on their way at a time.
-const AHEAD: usize = 4;
 /// Workgroups that keep a large device busy; more of them only have more to begin and to end.
 const BUSY: usize = 512;
 /// Loads of an invocation from which on a reduction is worth being cut.

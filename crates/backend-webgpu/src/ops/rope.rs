@@ -67,8 +67,7 @@ pub(super) fn variants() -> Vec<Variant> {
 
 /// Rotates pairs of elements by the angles of their positions.
 pub(crate) fn rope(ctx: &OpContext, op: &'static str, desc: &RopeDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [input, output, cos, sin, positions] = ctx.resolve(op, &operands)?;
+    let [input, output, cos, sin, positions] = ctx.resolve(op, &desc.operands(op)?)?;
     let (Some(x), Some(y)) = (input, output) else { return Ok(()) };
     let &RopeDesc { dtype, output_dtype, .. } = desc;
     ctx.require_dtype(op, dtype)?;

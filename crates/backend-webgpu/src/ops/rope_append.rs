@@ -6,6 +6,7 @@ use backend_api::{BackendResult, DType};
 
 use super::quant::{AppendWindows, QkvProduct};
 use super::rope::rope;
+use super::scatter::SHARED_INDEX;
 use super::shared::iterations;
 use super::shared::long_work::{Divisible, halves_of, in_parts};
 use crate::device::DeviceProfile;
@@ -52,9 +53,6 @@ params! {
     }
 }
 
-/// Bytes of memory that it takes as long to read as a workgroup takes to compare an index, for an element of its rows.
-const INDEX: f64 = 4.0 / 32.0;
-
 pub(super) fn variants() -> Vec<Variant> {
     let types = [DType::F32, DType::F16];
     let types = types.into_iter().flat_map(|from| types.map(|to| [from, to]));
@@ -70,8 +68,7 @@ fn variant(types: [DType; 2], style: RopeStyle) -> Variant {
 
 /// Rotates queries in place, and appends rotated keys and values to a cache.
 pub(crate) fn rope_append(ctx: &OpContext, op: &'static str, desc: &RopeAppendDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [qkv_slice, cache_slice, cos, sin, positions, indices] = ctx.resolve(op, &operands)?;
+    let [qkv_slice, cache_slice, cos, sin, positions, indices] = ctx.resolve(op, &desc.operands(op)?)?;
     let Some(qkv_slice) = qkv_slice else { return Ok(()) };
     ctx.require_dtype(op, desc.qkv.dtype)?;
     ctx.require_dtype(op, desc.cache.dtype)?;
@@ -189,15 +186,12 @@ impl Part {
 
     /// Rows of the cache. Queries are rotated with its first ones.
     fn places(&self, first: usize, cache_rows: usize) -> Self {
-        let mut desc = self.desc;
-        desc.cache_rows = cache_rows;
-        Self {
-            desc,
-            low: self.low + first,
-            rotates_queries: self.rotates_queries && first == 0,
-            cache: self.cache.advanced(first * self.desc.cache.ld),
-            ..self.clone()
-        }
+        let mut part = self.clone();
+        part.desc.cache_rows = cache_rows;
+        part.low += first;
+        part.rotates_queries &= first == 0;
+        part.cache = self.cache.advanced(first * self.desc.cache.ld);
+        part
     }
 
     const fn pairs(&self) -> usize {
@@ -249,7 +243,7 @@ impl Divisible for Part {
         let RopeAppendDesc { rows, qkv, cache, .. } = self.desc;
         let [width, cached] = self.desc.widths();
         let read = width as f64 * 2.0 * qkv.dtype.size() as f64;
-        let compared = rows as f64 * INDEX;
+        let compared = rows as f64 * SHARED_INDEX;
         let written = cached as f64 * (cache.dtype.size() as f64 + compared);
         rows as f64 * (read + written) / profile.bandwidth
     }

@@ -11,25 +11,22 @@ use crate::kernels::{Function, KernelSource, Lib, Variant, constants, kernel, pa
 use crate::ops::op_context::{OpContext, dim, invocation_grid};
 use crate::recorder::Window;
 
-static SCATTER: KernelSource = kernel!(
-    "tokens/scatter", libs: [GRID, SPECIAL],
-    types: ["T", "S"], constants: [], params: Params,
-    reads: ["indices: u32", "source: S"], writes: ["table: T"],
-);
+/// A kernel that combines what arrives at an element with what is there.
+macro_rules! combining {
+    ($name:literal) => {
+        kernel!(
+            $name, libs: [GRID, SPECIAL],
+            types: ["T", "S"], constants: [], params: Params,
+            reads: ["indices: u32", "source: S"], writes: ["table: T"],
+        )
+    };
+}
 
-static SCATTER_ROWS: KernelSource = kernel!(
-    "tokens/scatter_rows", libs: [GRID, SPECIAL],
-    types: ["T", "S"], constants: [], params: Params,
-    reads: ["indices: u32", "source: S"], writes: ["table: T"],
-);
+static SCATTER: KernelSource = combining!("tokens/scatter");
+static SCATTER_ROWS: KernelSource = combining!("tokens/scatter_rows");
+static SCATTER_FEW: KernelSource = combining!("tokens/scatter_few");
 
 constants! { struct AssignConstants { per_element: bool } }
-
-static SCATTER_FEW: KernelSource = kernel!(
-    "tokens/scatter_few", libs: [GRID, SPECIAL],
-    types: ["T", "S"], constants: [], params: Params,
-    reads: ["indices: u32", "source: S"], writes: ["table: T"],
-);
 
 static SCATTER_ASSIGN: KernelSource = kernel!(
     "tokens/scatter_assign", libs: [GRID, INDEXED_ROW],
@@ -126,9 +123,9 @@ pub(crate) fn scatter(ctx: &OpContext, op: &'static str, desc: &ScatterDesc) -> 
 }
 
 /// Bytes of memory that it takes as long to read as an element takes to look at an index of its own, or at
-/// one that 256 elements share.
+/// one that a workgroup's elements share.
 const INDEX: f64 = 4.0;
-const SHARED_INDEX: f64 = 4.0 / 32.0;
+pub(super) const SHARED_INDEX: f64 = 4.0 / 32.0;
 
 /// Whether invocations work on elements of the source, and look for others that go to the same place. Those that work on
 /// elements of the table go through all of the indices for each of them.
@@ -249,14 +246,11 @@ impl Part {
 
     /// Some of the rows of a single table that elements of the source find their places in.
     fn rows(&self, first: usize, rows: usize) -> Self {
-        let mut desc = self.desc;
-        desc.rows = rows;
-        Self {
-            desc,
-            low: self.low + first,
-            table: self.table.advanced(first * self.desc.columns),
-            ..self.clone()
-        }
+        let mut part = self.clone();
+        part.desc.rows = rows;
+        part.low += first;
+        part.table = self.table.advanced(first * self.desc.columns);
+        part
     }
 
     /// Some of the elements that are searched by.

@@ -108,8 +108,7 @@ fn rows_variant(
 
 /// `output = softmax(input)` along the axis.
 pub(crate) fn softmax(ctx: &OpContext, op: &'static str, desc: &SoftmaxDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [Some(x), Some(y)] = ctx.resolve(op, &operands)? else {
+    let [Some(x), Some(y)] = ctx.resolve(op, &desc.operands(op)?)? else {
         return Ok(());
     };
     let dtype = desc.dtype;

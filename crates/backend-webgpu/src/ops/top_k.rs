@@ -98,8 +98,7 @@ fn merge_variant(indices: bool) -> Variant {
 
 /// The `k` largest or smallest numbers of each row, in order.
 pub(crate) fn top_k(ctx: &OpContext, op: &'static str, desc: &TopKDesc) -> BackendResult<()> {
-    let operands = desc.operands(op)?;
-    let [Some(input), Some(indices), values] = ctx.resolve(op, &operands)? else { return Ok(()) };
+    let [Some(input), Some(indices), values] = ctx.resolve(op, &desc.operands(op)?)? else { return Ok(()) };
     let &TopKDesc { dtype, rows, columns, k, .. } = desc;
     ctx.require_dtype(op, dtype)?;
     let to = ctx.output(&indices, DType::I32);

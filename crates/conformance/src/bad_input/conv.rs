@@ -6,7 +6,7 @@ use backend_api::desc::{
     ImageShape, Window,
 };
 
-use super::expect::{OVERFLOW, SHAPE, at_least, dtype, multiple, too_small};
+use super::expect::{OVERFLOW, SHAPE, at_least, dtype, multiple, too_small, too_small_by_half};
 use super::operation::Change;
 use super::window::{self, Windowed};
 use super::{Handles, Operation, Role, Slot};
@@ -93,16 +93,12 @@ fn forward(element: DType) -> Operation {
     let mut changes: Vec<Change<ConvDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
-        ("an image more", too_small(op, "input", INPUT * bytes, INPUT / 2 * 3 * bytes), |d| {
-            d.shape.batch = 3;
-        }),
-        ("interleaved, an image more", too_small(op, "input", INPUT * bytes, INPUT / 2 * 3 * bytes), |d| {
+        ("an image more", too_small_by_half(op, "input", INPUT * bytes), |d| d.shape.batch = 3),
+        ("interleaved, an image more", too_small_by_half(op, "input", INPUT * bytes), |d| {
             (d.shape.batch, d.shape.layout) = (3, ImageLayout::Nhwc);
         }),
-        ("two filters more", too_small(op, "filter", FILTER * bytes, FILTER / 2 * 3 * bytes), |d| {
-            d.shape.filters = 6;
-        }),
-        ("three rows of padding", too_small(op, "output", OUTPUT * bytes, OUTPUT / 2 * 3 * bytes), |d| {
+        ("two filters more", too_small_by_half(op, "filter", FILTER * bytes), |d| d.shape.filters = 6),
+        ("three rows of padding", too_small_by_half(op, "output", OUTPUT * bytes), |d| {
             d.shape.window.after = [3, 0];
         }),
     ];
@@ -121,9 +117,7 @@ fn transpose(element: DType) -> Operation {
     let mut changes: Vec<Change<ConvTransposeDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
-        ("an image more", too_small(op, "input", OUTPUT * bytes, OUTPUT / 2 * 3 * bytes), |d| {
-            d.shape.batch = 3;
-        }),
+        ("an image more", too_small_by_half(op, "input", OUTPUT * bytes), |d| d.shape.batch = 3),
         ("output padding", too_small(op, "output", INPUT * bytes, INPUT / 6 * 8 * bytes), |d| {
             d.output_padding = [2, 0];
         }),
@@ -150,9 +144,7 @@ fn backward_data(element: DType) -> Operation {
     let good = move |h: &Handles| ConvBackwardDataDesc::new(element, h[0], h[1], h[2], extents());
     let mut changes: Vec<Change<ConvBackwardDataDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
-        ("an image more", too_small(op, "grad_output", OUTPUT * bytes, OUTPUT / 2 * 3 * bytes), |d| {
-            d.shape.batch = 3;
-        }),
+        ("an image more", too_small_by_half(op, "grad_output", OUTPUT * bytes), |d| d.shape.batch = 3),
         (
             "a row that no window reaches",
             too_small(op, "grad_input", INPUT * bytes, INPUT / 6 * 7 * bytes),
@@ -173,9 +165,7 @@ fn backward_filter(element: DType) -> Operation {
     let good = move |h: &Handles| ConvBackwardFilterDesc::new(element, h[0], h[1], h[2], extents());
     let mut changes: Vec<Change<ConvBackwardFilterDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
-        ("an image more", too_small(op, "input", INPUT * bytes, INPUT / 2 * 3 * bytes), |d| {
-            d.shape.batch = 3;
-        }),
+        ("an image more", too_small_by_half(op, "input", INPUT * bytes), |d| d.shape.batch = 3),
         ("windows beside each other", SHAPE, |d| d.shape.window.dilation = [6, 6]),
     ];
     changes.extend(reading(op));

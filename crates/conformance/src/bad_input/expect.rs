@@ -83,6 +83,11 @@ pub(super) fn too_small(op: &'static str, arg: &'static str, have: usize, need: 
     Expect::Exactly(BackendError::BufferTooSmall { op, arg, have, need })
 }
 
+/// [`too_small`] where half as much again is needed.
+pub(super) fn too_small_by_half(op: &'static str, arg: &'static str, have: usize) -> Expect {
+    too_small(op, arg, have, have / 2 * 3)
+}
+
 pub(super) fn overlap(op: &'static str, a: &'static str, b: &'static str) -> Expect {
     Expect::Exactly(BackendError::Overlap { op, a, b })
 }

@@ -3,7 +3,7 @@
 use backend_api::DType;
 use backend_api::desc::{ImageShape, PoolBackwardDesc, PoolDesc, PoolOp, PoolShape, Window};
 
-use super::expect::{OVERFLOW, at_least, at_most, dtype, too_small};
+use super::expect::{OVERFLOW, at_least, at_most, dtype, too_small_by_half};
 use super::operation::Change;
 use super::window::{self, Windowed};
 use super::{Handles, Operation, Role, Slot};
@@ -74,10 +74,8 @@ fn forward(element: DType, pool: PoolOp) -> Operation {
     let mut changes: Vec<Change<PoolDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
         ("of u32", dtype(op, "dtype", U32), |d| d.dtype = U32),
-        ("an image more", too_small(op, "input", INPUT * bytes, INPUT / 2 * 3 * bytes), |d| {
-            d.shape.batch = 3;
-        }),
-        ("a row of padding above", too_small(op, "output", OUTPUT * bytes, OUTPUT / 2 * 3 * bytes), |d| {
+        ("an image more", too_small_by_half(op, "input", INPUT * bytes), |d| d.shape.batch = 3),
+        ("a row of padding above", too_small_by_half(op, "output", OUTPUT * bytes), |d| {
             (d.shape.window.before, d.shape.output) = ([1, 0], [3, 2]);
         }),
     ];
@@ -100,16 +98,10 @@ fn backward(element: DType) -> Operation {
     };
     let changes: Vec<Change<PoolBackwardDesc>> = vec![
         ("of i32", dtype(op, "dtype", I32), |d| d.dtype = I32),
-        ("an image more", too_small(op, "input", INPUT * bytes, INPUT / 2 * 3 * bytes), |d| {
-            d.shape.batch = 3;
+        ("an image more", too_small_by_half(op, "input", INPUT * bytes), |d| d.shape.batch = 3),
+        ("an average of an image more", too_small_by_half(op, "grad_output", INPUT * bytes), |d| {
+            (d.op, d.shape.batch) = (PoolOp::Average, 3);
         }),
-        (
-            "an average of an image more",
-            too_small(op, "grad_output", INPUT * bytes, INPUT / 2 * 3 * bytes),
-            |d| {
-                (d.op, d.shape.batch) = (PoolOp::Average, 3);
-            },
-        ),
     ];
     let beside = move |h: &Handles| {
         let pooling = PoolDesc::new(PoolOp::Max, element, h[0], 0, extents());

@@ -10,7 +10,7 @@ use backend_api::{
     ScatterOp, UnaryOp, random,
 };
 
-use super::copy_dtod::{expect_bytes, free, text, upload};
+use super::copy_dtod::{expect_bytes, free, free_with_graph, text, upload};
 use crate::case::Case;
 use crate::device::Device;
 use crate::element::encode;
@@ -63,8 +63,7 @@ async fn changing(device: &Device<'_>) -> Result<(), String> {
             expect_bytes(device, "the sums", sums, &f32s(&[-10.0 * value; 5])).await?;
         }
     }
-    backend.free_graph(graph).map_err(text)?;
-    free(device, &[x, e, y, sums])
+    free_with_graph(device, graph, &[x, e, y, sums])
 }
 
 async fn nothing_runs(device: &Device<'_>) -> Result<(), String> {
@@ -84,8 +83,7 @@ async fn empty(device: &Device<'_>) -> Result<(), String> {
     let graph = backend.capture(&mut |backend| backend.unary(UnaryOp::Neg, x, x, 0)).map_err(text)?;
     backend.replay(graph).map_err(text)?;
     expect_bytes(device, "x", x, &f32s(&[3.0; 9])).await?;
-    backend.free_graph(graph).map_err(text)?;
-    free(device, &[x])
+    free_with_graph(device, graph, &[x])
 }
 
 /// More than a submission takes.
@@ -103,8 +101,7 @@ async fn long(device: &Device<'_>) -> Result<(), String> {
         backend.replay(graph).map_err(text)?;
     }
     expect_bytes(device, "x", x, &f32s(&[3000.0; 33])).await?;
-    backend.free_graph(graph).map_err(text)?;
-    free(device, &[one, x])
+    free_with_graph(device, graph, &[one, x])
 }
 
 /// x = 2·x + 1 by a graph and a call, over and over.
@@ -147,8 +144,7 @@ async fn freed_handles(device: &Device<'_>) -> Result<(), String> {
     }
     free(device, &[y])?;
     backend.replay(graph).map_err(text)?;
-    backend.free_graph(graph).map_err(text)?;
-    free(device, &others)
+    free_with_graph(device, graph, &others)
 }
 
 /// A replay finishes after its graph and its handles are freed, before what uses the memory next.
@@ -160,8 +156,7 @@ async fn freed_graph(device: &Device<'_>) -> Result<(), String> {
         let graph = backend.capture(&mut |backend| backend.binary(BinaryOp::Add, x, y, y, 64));
         let graph = graph.map_err(text)?;
         backend.replay(graph).map_err(text)?;
-        backend.free_graph(graph).map_err(text)?;
-        free(device, &[x])?;
+        free_with_graph(device, graph, &[x])?;
         let next = upload(device, &f32s(&[100.0; 64]))?;
         free(device, &[next])?;
     }
@@ -213,8 +208,7 @@ async fn left_out(device: &Device<'_>) -> Result<(), String> {
     }
     backend.replay(graph).map_err(text)?;
     expect_bytes(device, "x", x, &f32s(&[-6.0; 8])).await?;
-    backend.free_graph(graph).map_err(text)?;
-    free(device, &[x])
+    free_with_graph(device, graph, &[x])
 }
 
 /// What `record` calls on the backend itself runs at once and isn't captured.
@@ -236,8 +230,7 @@ async fn outside(device: &Device<'_>) -> Result<(), String> {
     expect_bytes(device, "x", x, &f32s(&[7.0; 8])).await?;
     backend.replay(graph).map_err(text)?;
     expect_bytes(device, "x", x, &f32s(&[14.0; 8])).await?;
-    backend.free_graph(graph).map_err(text)?;
-    free(device, &[x, y])
+    free_with_graph(device, graph, &[x, y])
 }
 
 async fn warmed_up(device: &Device<'_>) -> Result<(), String> {
@@ -255,8 +248,7 @@ async fn warmed_up(device: &Device<'_>) -> Result<(), String> {
     expect_bytes(device, "x", x, &f32s(&[1.0; 20])).await?;
     backend.replay(graph).map_err(text)?;
     expect_bytes(device, "x", x, &f32s(&[2.0; 20])).await?;
-    backend.free_graph(graph).map_err(text)?;
-    free(device, &[x])
+    free_with_graph(device, graph, &[x])
 }
 
 /// Each replay draws the numbers after those of the one before, as the offset is increased in memory.
@@ -280,8 +272,7 @@ async fn random_stream(device: &Device<'_>) -> Result<(), String> {
         let expected: Vec<f64> = (first..first + n as u64).map(number).collect();
         expect_bytes(device, "the numbers", x, &f32s(&expected)).await?;
     }
-    backend.free_graph(graph).map_err(text)?;
-    free(device, &[x, offset, step])
+    free_with_graph(device, graph, &[x, offset, step])
 }
 
 /// Attention of one query over a cache that grows: the position and the number of keys lie in memory. What
@@ -334,6 +325,5 @@ async fn decode(device: &Device<'_>, format: KvFormat) -> Result<(), String> {
     if called[0] == called[1] || called[0] == [0; 4 * DIM] {
         return Err("the tokens don't matter".to_owned());
     }
-    backend.free_graph(graph).map_err(text)?;
-    free(device, &[k, v, token, o, position, length, scaled])
+    free_with_graph(device, graph, &[k, v, token, o, position, length, scaled])
 }

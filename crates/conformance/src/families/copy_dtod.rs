@@ -4,7 +4,6 @@ use backend_api::BackendResult;
 
 use crate::case::Case;
 use crate::device::Device;
-use crate::rng::Rng;
 
 const LENGTHS: [usize; 18] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 63, 100, 257, 1001, 70_001];
 
@@ -23,9 +22,7 @@ pub(super) fn cases() -> Vec<Case> {
 
 /// From byte `from` of one allocation to byte `to` of another.
 fn between_allocations(len: usize, from: usize, to: usize) -> Case {
-    let name = format!("{len}_bytes_from_{from}_to_{to}");
-    Case::script("copy_dtod", name.clone(), move |device| {
-        let mut rng = Rng::from_name(&name);
+    Case::random_script("copy_dtod", format!("{len}_bytes_from_{from}_to_{to}"), move |device, mut rng| {
         Box::pin(async move {
             let source = rng.bytes(from + len + 13);
             let target = rng.bytes(to + len + 11);
@@ -47,8 +44,7 @@ fn between_allocations(len: usize, from: usize, to: usize) -> Case {
 /// From byte `from` of an allocation to a later part of it, `gap` bytes behind the first.
 fn within_one(len: usize, from: usize, gap: usize) -> Case {
     let name = format!("{len}_bytes_from_{from}_to_{gap}_behind");
-    Case::script("copy_dtod", name.clone(), move |device| {
-        let mut rng = Rng::from_name(&name);
+    Case::random_script("copy_dtod", name, move |device, mut rng| {
         Box::pin(async move {
             let before = rng.bytes(from + 2 * len + gap + 9);
             let to = from + len + gap;
@@ -76,6 +72,12 @@ pub(super) fn upload(device: &Device<'_>, bytes: &[u8]) -> Result<u64, String> {
 pub(super) fn free(device: &Device<'_>, ptrs: &[u64]) -> Result<(), String> {
     let freed: BackendResult<()> = ptrs.iter().try_for_each(|&ptr| device.backend.free(ptr));
     freed.map_err(text)
+}
+
+/// Frees a graph, then all of `ptrs`.
+pub(super) fn free_with_graph(device: &Device<'_>, graph: u64, ptrs: &[u64]) -> Result<(), String> {
+    device.backend.free_graph(graph).map_err(text)?;
+    free(device, ptrs)
 }
 
 /// The memory behind `ptr` must start with `expected`.

@@ -219,9 +219,7 @@ async fn introspection(device: &Device<'_>) -> Result<(), String> {
 
 /// A chain of views, each cutting bytes off both ends of the last.
 fn views_of_views(depth: usize) -> Case {
-    let name = format!("{depth}_views_of_views");
-    Case::script("memory", name.clone(), move |device| {
-        let mut rng = Rng::from_name(&name);
+    Case::random_script("memory", format!("{depth}_views_of_views"), move |device, mut rng| {
         Box::pin(async move {
             let mut bytes = rng.bytes(200);
             let parent = upload(device, &bytes)?;

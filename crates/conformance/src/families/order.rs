@@ -126,9 +126,7 @@ async fn synchronized(device: &Device<'_>) -> Result<(), String> {
 
 /// A random program over a few buffers of small integers, compared with the same program on the host.
 fn program(number: usize) -> Case {
-    let name = format!("program_{number}");
-    Case::script("order", name.clone(), move |device| {
-        let mut rng = Rng::from_name(&name);
+    Case::random_script("order", format!("program_{number}"), move |device, mut rng| {
         Box::pin(async move {
             let mut host: Vec<Vec<f64>> = (0..4).map(|_| integers(&mut rng)).collect();
             let mut ptrs = Vec::new();

@@ -8,7 +8,7 @@ use backend_api::desc::{
 use backend_api::kv::KvFormat;
 use backend_api::{BackendResult, ComputeBackend, DType, ScatterOp};
 
-use super::copy_dtod::{free, text, upload};
+use super::copy_dtod::{free, free_with_graph, text, upload};
 use crate::case::Case;
 use crate::data::uniform;
 use crate::device::Device;
@@ -232,6 +232,9 @@ async fn generate(device: &Device<'_>, format: KvFormat) -> Result<(), String> {
         backend.replay(graph).map_err(text)?;
         caches.check(&format!("replay {turn}"), 0, step).await?;
     }
-    backend.free_graph(graph).map_err(text)?;
-    free(device, &[step.pool, step.q, step.new, step.rows, step.table, step.lengths, step.o])
+    free_with_graph(
+        device,
+        graph,
+        &[step.pool, step.q, step.new, step.rows, step.table, step.lengths, step.o],
+    )
 }

@@ -23,9 +23,7 @@ pub(super) fn cases() -> Vec<Case> {
 
 /// Writes and reads through a view in the middle of an allocation.
 fn through_a_view(offset: usize, len: usize) -> Case {
-    let name = format!("{len}_bytes_at_{offset}");
-    Case::script("transfer", name.clone(), move |device| {
-        let mut rng = Rng::from_name(&name);
+    Case::random_script("transfer", format!("{len}_bytes_at_{offset}"), move |device, mut rng| {
         Box::pin(async move {
             let mut expected = rng.bytes(offset + len + 7);
             let memory = upload(device, &expected)?;
@@ -43,9 +41,7 @@ fn through_a_view(offset: usize, len: usize) -> Case {
 
 /// Writes and reads less than the whole allocation.
 fn prefix(len: usize) -> Case {
-    let name = format!("first_{len}_of_403_bytes");
-    Case::script("transfer", name.clone(), move |device| {
-        let mut rng = Rng::from_name(&name);
+    Case::random_script("transfer", format!("first_{len}_of_403_bytes"), move |device, mut rng| {
         Box::pin(async move {
             let mut expected = rng.bytes(403);
             let memory = upload(device, &expected)?;

@@ -1,6 +1,6 @@
 // The engine with its model: opens a device, loads a file, answers. Runs in a worker or in the page itself.
 
-import { describe } from "./device.js";
+import { openDevice } from "./device.js";
 import init, { Engine } from "./llama_web.js";
 
 let engine;
@@ -11,9 +11,7 @@ export async function open(backend, file, context, report) {
   await init();
   engine?.free();
   engine = undefined;
-  report("Opening the device", 0, 1);
-  const opened = await Engine.open(backend);
-  const device = await describe(opened);
+  const [opened, device] = await openDevice(Engine, backend, report);
   report("Loading the model", 0, 1);
   const told = (done, total) => report("Loading the model", done, total);
   const model = JSON.parse(await opened.load(file, context, told));

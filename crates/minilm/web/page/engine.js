@@ -1,6 +1,6 @@
 // The engine with its model: opens a device, fetches the weights, warms up. Runs in a worker or in the page itself.
 
-import { describe } from "./device.js";
+import { openDevice } from "./device.js";
 import init, { Engine } from "./minilm_web.js";
 
 const FILES = ["config.json", "tokenizer.json", "model.safetensors"];
@@ -13,9 +13,7 @@ export async function open(backend, report) {
   await init();
   engine?.free();
   engine = undefined;
-  report("Opening the device", 0, 1);
-  const opened = await Engine.open(backend);
-  const device = await describe(opened);
+  const [opened, device] = await openDevice(Engine, backend, report);
   report("Fetching the model", 0, 1);
   const [config, tokenizer, weights] = await fetchAll(report);
   await opened.load(config, tokenizer, weights, (done, total) => report("Loading the model", done, total));

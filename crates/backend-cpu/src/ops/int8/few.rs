@@ -5,7 +5,7 @@ use std::array::from_fn;
 use backend_api::quant::{QuantCode, QuantLanes};
 use pulp::{Simd, WithSimd};
 
-use super::Product;
+use super::{Product, Quants};
 
 /// Rows of A for which a unit of weights is unpacked once.
 const ROWS: usize = 32;
@@ -17,20 +17,12 @@ const COLUMNS: usize = 8;
 /// of each lane of four.
 pub(super) trait Dot: Copy {
     /// The exact sums of the first two vectors and of the last two. Quants are up to 63 and not negative unless `SIGNED`.
-    fn halves<const SIGNED: bool>(
-        self,
-        weights: &[[i8; 32]; 4],
-        activations: &[[i8; 32]; 4],
-    ) -> [[i32; 8]; 2];
+    fn halves<const SIGNED: bool>(self, weights: &Quants, activations: &Quants) -> [[i32; 8]; 2];
 }
 
 impl Dot for super::Portable {
     #[inline(always)]
-    fn halves<const SIGNED: bool>(
-        self,
-        weights: &[[i8; 32]; 4],
-        activations: &[[i8; 32]; 4],
-    ) -> [[i32; 8]; 2] {
+    fn halves<const SIGNED: bool>(self, weights: &Quants, activations: &Quants) -> [[i32; 8]; 2] {
         let mut sums = [[0; 8]; 2];
         for (half, sums) in sums.iter_mut().enumerate() {
             let [w, v] = [&weights[2 * half], &weights[2 * half + 1]];
@@ -126,15 +118,11 @@ mod avx2 {
     use bytemuck::cast;
     use pulp::core_arch::x86::Avx2;
 
-    use super::Dot;
+    use super::{Dot, Quants};
 
     impl Dot for Avx2 {
         #[inline(always)]
-        fn halves<const SIGNED: bool>(
-            self,
-            weights: &[[i8; 32]; 4],
-            activations: &[[i8; 32]; 4],
-        ) -> [[i32; 8]; 2] {
+        fn halves<const SIGNED: bool>(self, weights: &Quants, activations: &Quants) -> [[i32; 8]; 2] {
             let [w, x]: [[__m256i; 4]; 2] = [cast(*weights), cast(*activations)];
             let ones: __m256i = cast([1i16; 16]);
             let mut sums = [[0; 8]; 2];

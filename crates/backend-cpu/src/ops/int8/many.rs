@@ -7,7 +7,7 @@ use bytemuck::{Zeroable, cast_ref};
 use pulp::{Simd, WithSimd};
 
 use super::few::Few;
-use super::{BLOCK, BLOCKS, Portable, Product, Unit};
+use super::{BLOCK, BLOCKS, Portable, Product, Quants, Unit};
 
 /// Rows in a [`Tile`].
 pub(super) const ROWS: usize = 16;
@@ -144,8 +144,8 @@ impl<D: TileDot> Many<'_, D> {
 /// four bits: `ZERO` is 128 of Q8_0, 127 of the values of IQ4_NL and IQ4_XS.
 #[derive(Clone, Copy, Debug)]
 struct Digits<const ZERO: u8> {
-    low: [[i8; 32]; 4],
-    high: [[i8; 32]; 4],
+    low: Quants,
+    high: Quants,
     scales: [[f32; 8]; 2],
     offsets: [f32; 8],
 }
@@ -212,7 +212,7 @@ impl<const ZERO: u8> Digits<ZERO> {
 
 /// The quants of half a block.
 #[inline(always)]
-fn four(quants: &[[i8; 32]; 4], half: usize, one: usize, other: usize) -> [[i8; 4]; 4] {
+fn four(quants: &Quants, half: usize, one: usize, other: usize) -> [[i8; 4]; 4] {
     let lanes: &[[[i8; 4]; 8]; 4] = cast_ref(quants);
     let [u, v] = [&lanes[2 * half], &lanes[2 * half + 1]];
     [u[one], u[other], v[one], v[other]]

@@ -31,11 +31,14 @@ pub(super) fn rounds(desc: &QuantMatmulDesc) -> bool {
     desc.math == MathMode::Int8 && desc.b.format.takes_int8() && desc.k() > 0
 }
 
+/// The 128 quants of a unit, in the order of [`QuantLanes`].
+type Quants = [[i8; 32]; 4];
+
 /// 128 activations of a row of A, as [`QuantLanes`] has the weights.
 #[derive(Clone, Copy, Debug, Zeroable)]
 #[repr(align(64))]
 struct Unit {
-    quants: [[i8; 32]; 4],
+    quants: Quants,
     /// The scale of each lane.
     scales: [f32; 8],
     /// The sum of the rounded activations of each half block, in their order.

@@ -3,6 +3,7 @@
 use std::iter::repeat_with;
 
 use super::*;
+use crate::ops::noise;
 
 #[test]
 fn activations_are_rounded_to_the_nearest_multiple_of_a_127th_of_the_largest() {
@@ -35,11 +36,7 @@ fn tiny_activations_are_zeros_and_the_largest_ones_stay_finite() {
 
 #[test]
 fn vector_instructions_make_the_sums_of_portable_loops() {
-    let mut state = 1u32;
-    let mut noise = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        state >> 8
-    };
+    let mut noise = noise();
     let u4 = |group| QuantFormat::U4 { group, zero_points: true };
     let formats = QuantFormat::GGUF.into_iter().chain([32, 64, 128, 512].map(u4));
     for format in formats.filter(|format| format.takes_int8()) {

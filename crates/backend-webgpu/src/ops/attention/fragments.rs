@@ -213,17 +213,29 @@ pub(super) fn columns(tile: CooperativeTile) -> impl Iterator<Item = (usize, usi
     pairs([tile.parts, tile.slice / FRAGMENT])
 }
 
+/// Loads the fragment `(l, j)` of `right`, and adds the products of each part's fragment `l` of `left` with it to the
+/// part's fragment `j` of `sums`.
+fn add_products(
+    tile: CooperativeTile,
+    [sums, left, right]: [char; 3],
+    (l, j): (usize, usize),
+    fragment: &str,
+) -> String {
+    let load = format!("let {right}_{l}_{j} = {fragment};");
+    let add = |part| {
+        format!("{sums}_{part}_{j} = coopMultiplyAdd({left}_{part}_{l}, {right}_{l}_{j}, {sums}_{part}_{j});")
+    };
+    lines(iter::once(load).chain((0..tile.parts).map(add)))
+}
+
 /// Multiplies the queries with a slice of keys: with the subgroup's range of them, if a team shares these.
 pub(super) fn products(tile: CooperativeTile) -> String {
     let declared = columns(tile).map(|(part, j)| format!("var s_{part}_{j} = Sums();"));
     let product = |(l, j): (usize, usize)| {
         let (down, across) = (j * FRAGMENT, column(tile, l));
-        let load = format!(
-            "let k_{l}_{j} = coopLoad<coop_mat16x16<f16, B>>(&sh[(row + {down}u) * STRIDE + {across}], STRIDE);"
-        );
-        let add =
-            move |part| format!("s_{part}_{j} = coopMultiplyAdd(q_{part}_{l}, k_{l}_{j}, s_{part}_{j});");
-        lines(iter::once(load).chain((0..tile.parts).map(add)))
+        let keys =
+            format!("coopLoad<coop_mat16x16<f16, B>>(&sh[(row + {down}u) * STRIDE + {across}], STRIDE)");
+        add_products(tile, ['s', 'q', 'k'], (l, j), &keys)
     };
     let products: String = if tile.wide_keys {
         pairs([tile.dim / READ, tile.slice / FRAGMENT]).map(|(t, j)| wide_product(tile, t, j)).collect()
@@ -242,12 +254,8 @@ fn wide_product(tile: CooperativeTile, t: usize, j: usize) -> String {
 let high_{t}_{j} = sh_keys[row_in_keys + 8u * KEY_STRIDE + {place}];"
     );
     let fragment = |(l, words): (usize, &str)| {
-        let key = format!(
-            "let k_{l}_{j} = right_operand_of(elements_of(low_{t}_{j}.{words}, high_{t}_{j}.{words}));"
-        );
-        let add =
-            move |part| format!("s_{part}_{j} = coopMultiplyAdd(q_{part}_{l}, k_{l}_{j}, s_{part}_{j});");
-        lines(iter::once(key).chain((0..tile.parts).map(add)))
+        let keys = format!("right_operand_of(elements_of(low_{t}_{j}.{words}, high_{t}_{j}.{words}))");
+        add_products(tile, ['s', 'q', 'k'], (l, j), &keys)
     };
     let fragments = [(2 * t, "xy"), (2 * t + 1, "zw")].map(fragment).concat();
     format!("{keys}\n{fragments}")
@@ -304,12 +312,10 @@ let p_{part}_{j} = left_operand_of(to_halves(w_{part}_{j}));"
 pub(super) fn values(tile: CooperativeTile) -> String {
     let product = |(j, l): (usize, usize)| {
         let (down, across) = (l * FRAGMENT, column(tile, j));
-        let load = format!(
-            "let v_{l}_{j} = coopLoadT<coop_mat16x16<f16, B>>(&sh[(VALUES + row + {down}u) * STRIDE + {across}], STRIDE);"
+        let values = format!(
+            "coopLoadT<coop_mat16x16<f16, B>>(&sh[(VALUES + row + {down}u) * STRIDE + {across}], STRIDE)"
         );
-        let add =
-            move |part| format!("o_{part}_{j} = coopMultiplyAdd(p_{part}_{l}, v_{l}_{j}, o_{part}_{j});");
-        lines(iter::once(load).chain((0..tile.parts).map(add)))
+        add_products(tile, ['o', 'p', 'v'], (l, j), &values)
     };
     pairs([tile.range() / FRAGMENT, tile.slice / FRAGMENT]).map(product).collect()
 }

@@ -135,8 +135,7 @@ fn windows(
     op: &'static str,
     desc: &AttentionDesc,
 ) -> BackendResult<Option<(Windows, Option<DeviceSlice>)>> {
-    let operands = desc.operands(op)?;
-    let [q, k, v, o, mask, lengths, lse, sinks, table] = ctx.resolve(op, &operands)?;
+    let [q, k, v, o, mask, lengths, lse, sinks, table] = ctx.resolve(op, &desc.operands(op)?)?;
     let Some(o) = o else { return Ok(None) };
     ctx.require_dtype(op, desc.dtype)?;
     let stored = desc.kv_format.dtype().unwrap_or(DType::U32);

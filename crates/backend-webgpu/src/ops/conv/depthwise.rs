@@ -4,10 +4,11 @@ use backend_api::desc::ImageLayout;
 use backend_api::support::{ConvGather, checked_product};
 use backend_api::{Activation, BackendResult, DType};
 
+use super::job::ENOUGH;
 use super::params::Params;
 use super::{Job, direct};
 use crate::kernels::{Constant as _, KernelSource, Target, Values, Variant, constants, kernel};
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, dim};
 use crate::ops::shared::text::{lines, pairs};
 
 constants! {
@@ -23,13 +24,8 @@ pub(super) static DEPTHWISE: KernelSource = KernelSource {
     )
 };
 
-const WORKGROUP: usize = 128;
-
 /// Channels of an invocation.
 const FOUR: usize = 4;
-
-/// Invocations on a compute unit that occupy it.
-const ENOUGH: usize = 512;
 
 /// A filter's side and stride, with the rows and columns of results that an invocation makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,9 +144,7 @@ pub(super) fn launch(ctx: &OpContext, op: &'static str, job: &Job) -> BackendRes
     let invocations =
         checked_product(op, "invocations", &[job.gather.batch, down, across, job.gather.groups / FOUR])?;
     let params = Params { tiles: dim(op, "invocations", invocations)?, ..Params::new(op, job)? };
-    let grid = linear_grid(op, invocations.div_ceil(WORKGROUP))?;
-    let variant = window.variant(job.dtype, job.activation);
-    ctx.launch(op, &variant, &[&job.input, &job.filter, &job.bias], &job.output, &params, grid)
+    job.launch_unshared(ctx, op, &window.variant(job.dtype, job.activation), &params, invocations)
 }
 
 #[cfg(test)]

@@ -6,11 +6,12 @@ use backend_api::desc::ImageLayout;
 use backend_api::support::{ConvGather, checked_product};
 use backend_api::{Activation, BackendResult, DType, DeviceKind};
 
+use super::job::ENOUGH;
 use super::params::Params;
 use super::{Job, repack_filter, split};
 use crate::device::h200;
 use crate::kernels::{Constant as _, KernelSource, Target, Values, Variant, constants, kernel};
-use crate::ops::op_context::{OpContext, dim, linear_grid};
+use crate::ops::op_context::{OpContext, dim};
 use crate::ops::shared::text::lines;
 
 constants! { struct Constants { rows: usize, side: usize, step: usize, activation: Activation } }
@@ -23,11 +24,6 @@ pub(super) static DIRECT: KernelSource = KernelSource {
         reads: ["input: T", "filter_values: T", "bias: T"], writes: ["output: T"],
     )
 };
-
-const WORKGROUP: usize = 128;
-
-/// Invocations on a compute unit that occupy it.
-const ENOUGH: usize = 512;
 
 /// Rows of an invocation, and the filters that it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,9 +197,7 @@ pub(super) fn launch(ctx: &OpContext, op: &'static str, job: &Job) -> BackendRes
         tiles: dim(op, "invocations", invocations)?,
         ..Params::new(op, &job)?
     };
-    let grid = linear_grid(op, invocations.div_ceil(WORKGROUP))?;
-    let variant = kind.variant(job.dtype, job.activation);
-    ctx.launch(op, &variant, &[&job.input, &job.filter, &job.bias], &job.output, &params, grid)
+    job.launch_unshared(ctx, op, &kind.variant(job.dtype, job.activation), &params, invocations)
 }
 
 #[cfg(test)]

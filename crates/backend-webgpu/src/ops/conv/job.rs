@@ -1,11 +1,20 @@
 //! What the kernels for convolutions make.
 
 use backend_api::support::ConvGather;
-use backend_api::{Activation, DType};
+use backend_api::{Activation, BackendResult, DType};
 
+use super::params::Params;
+use crate::kernels::Variant;
+use crate::ops::op_context::{OpContext, linear_grid};
 #[cfg(test)]
 use crate::ops::shared::bound_windows;
 use crate::recorder::Window;
+
+/// Invocations of a workgroup that share nothing.
+const WORKGROUP: usize = 128;
+
+/// Invocations that share nothing, of which so many occupy a compute unit.
+pub(super) const ENOUGH: usize = 512;
 
 /// A convolution or the transposition of one, with everything checked.
 #[derive(Clone, Debug)]
@@ -22,6 +31,22 @@ pub(super) struct Job {
     pub(super) filter: Window,
     pub(super) bias: Window,
     pub(super) output: Window,
+}
+
+impl Job {
+    /// Launches a kernel whose invocations each make results of their own, without workgroup memory.
+    pub(super) fn launch_unshared(
+        &self,
+        ctx: &OpContext,
+        op: &'static str,
+        variant: &Variant,
+        params: &Params,
+        invocations: usize,
+    ) -> BackendResult<()> {
+        let reads = [&self.input, &self.filter, &self.bias];
+        let grid = linear_grid(op, invocations.div_ceil(WORKGROUP))?;
+        ctx.launch(op, variant, &reads, &self.output, params, grid)
+    }
 }
 
 #[cfg(test)]

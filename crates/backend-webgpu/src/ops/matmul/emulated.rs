@@ -53,12 +53,6 @@ params! {
     }
 }
 
-/// Columns whose exponents a workgroup finds at once.
-const COLUMNS: usize = 16;
-
-/// Rows that a workgroup splits.
-const ROWS: usize = 8;
-
 pub(super) fn variants() -> Vec<Variant> {
     let split = |source| [false, true].map(|right| Variant::new(source, [], SplitConstants { right }));
     let exponents = Variant::new(&EXPONENTS, [], []);
@@ -133,6 +127,10 @@ fn split(
     operand: StoredOperand<'_>,
     k: usize,
 ) -> BackendResult<SplitOperand> {
+    // Columns whose exponents a workgroup finds at once.
+    const COLUMNS: usize = 16;
+    // Rows that a workgroup splits.
+    const ROWS: usize = 8;
     let StoredOperand { window, matrix, rows, columns, k_down, right } = operand;
     let (lines, rows_out, columns_out) = if k_down { (columns, k, columns) } else { (rows, rows, k) };
     let exponents = checked_product(op, "scratch", &[lines, size_of::<i32>()])?;

@@ -119,8 +119,7 @@ pub(super) fn explain(
 
 /// Checks the product and finds its operands; `None` if there is nothing to compute.
 fn windows(ctx: &OpContext, op: &'static str, desc: &MatmulDesc) -> BackendResult<Option<Windows>> {
-    let operands = desc.operands(op)?;
-    let [a, b, c, bias] = ctx.resolve(op, &operands)?;
+    let [a, b, c, bias] = ctx.resolve(op, &desc.operands(op)?)?;
     let Some(c) = c else { return Ok(None) };
     for matrix in [&desc.a, &desc.b, &desc.c] {
         ctx.require_dtype(op, matrix.dtype)?;

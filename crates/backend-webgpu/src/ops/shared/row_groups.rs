@@ -5,6 +5,8 @@ use backend_api::BackendResult;
 
 use crate::ops::op_context::{OpContext, WORKGROUP, linear_grid};
 
+/// Workgroups that keep a large device busy.
+pub(in crate::ops) const BUSY: usize = 1024;
 /// Neighbouring numbers that neighbouring invocations should read: 128 bytes of f32, a line of most caches.
 const COALESCED: usize = 32;
 /// Loads of a member: enough to pay for the tree that joins a row group's results.
@@ -12,8 +14,10 @@ pub(in crate::ops) const SHARE: usize = 16;
 /// Members of a row group that read one short slice side by side: 32 bytes of f32, the least that memory is
 /// read by.
 const SECTOR: usize = 8;
+/// The fewest loads of an invocation in a small row group.
+pub(in crate::ops) const LEAST: usize = 2;
 /// Loads that a member of a row group asks for at a time.
-const AHEAD: usize = 4;
+pub(in crate::ops) const AHEAD: usize = 4;
 
 /// What a device works on side by side.
 #[derive(Clone, Copy, Debug)]

@@ -2,14 +2,12 @@
 
 use backend_api::{BackendResult, DType};
 
-use super::row_groups::{DeviceSize, RowGroups};
+use super::row_groups::{DeviceSize, LEAST, RowGroups};
 use super::seams::Seams;
 use super::vec_width::VecWidth;
 use crate::ops::op_context::linear_grid;
 use crate::recorder::Window;
 
-/// The fewest loads of an invocation in a small row group.
-const LEAST: usize = 2;
 /// Bytes that an invocation reads at once where slices are long enough for that; a load of f16 has half of an
 /// f32's.
 const AHEAD_BYTES: usize = 64;

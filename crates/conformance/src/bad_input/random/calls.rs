@@ -14,6 +14,16 @@ pub(super) fn call<'a>(
     Call { label, verdict, make: Box::new(make) }
 }
 
+/// The call of a method with a descriptor, which has views of what the call owns, and so is made where it is needed.
+macro_rules! call_with {
+    ($pool:ident, $method:ident, $label:ident, $desc:expr) => {{
+        let op = stringify!($method);
+        let verdict = $pool.check(op, $desc.operands(op).map(|(operands, ..)| operands));
+        call($label, verdict, move |b| b.$method(&$desc))
+    }};
+}
+pub(super) use call_with;
+
 /// A method's random call.
 pub(super) type Method = fn(&mut Rng, &Pool<'_>) -> Call<'static>;
 

@@ -3,10 +3,10 @@
 use backend_api::desc::{
     AffineDesc, BinaryDesc, ClampDesc, CompareDesc, CopyDesc, TensorDesc, UnaryDesc, Value, WhereDesc,
 };
-use backend_api::{BackendResult, BinaryOp, CompareOp, DType, UnaryOp};
+use backend_api::{BinaryOp, CompareOp, DType, UnaryOp};
 
 use super::Call;
-use super::calls::{Method, call};
+use super::calls::{Method, call, call_with};
 use super::draw::{dtype, factor, maybe, shape, size};
 use super::pool::Pool;
 use crate::rng::Rng;
@@ -92,12 +92,17 @@ fn unary_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let usual = op.default_parameters();
     let [alpha, beta] = usual.map(|usual| if rng.one_in(2) { factor(rng) } else { usual });
     let label = format!("unary_ext {op:?} {input:?} {output:?} {alpha} {beta}");
-    let with_desc = move |f: &mut dyn FnMut(&UnaryDesc<'_>) -> BackendResult<()>| {
-        f(&UnaryDesc::new(op, input.desc(), output.desc()).with_alpha(alpha).with_beta(beta))
-    };
-    let verdict =
-        with_desc(&mut |d| pool.check("unary_ext", d.operands("unary_ext").map(|(operands, _)| operands)));
-    call(label, verdict, move |b| with_desc(&mut |d| b.unary_ext(d)))
+    call_with!(
+        pool,
+        unary_ext,
+        label,
+        UnaryDesc::new(op, input.desc(), output.desc()).with_alpha(alpha).with_beta(beta)
+    )
+}
+
+/// A tensor, or a number in its place.
+fn value(tensor: &Tensor, number: Option<f64>) -> Value<'_> {
+    number.map_or(Value::Tensor(tensor.desc()), Value::Scalar)
 }
 
 fn binary_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
@@ -105,21 +110,18 @@ fn binary_ext<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let numbers: [Option<f64>; 2] =
         std::array::from_fn(|_| if rng.one_in(6) { Some(factor(rng)) } else { None });
     let label = format!("binary_ext {op:?} {x:?} {y:?} {output:?}, numbers {numbers:?}");
-    let with_desc = move |f: &mut dyn FnMut(&BinaryDesc<'_>) -> BackendResult<()>| {
-        let value = |number: Option<f64>, tensor| number.map_or(Value::Tensor(tensor), Value::Scalar);
-        let (a, b) = (value(numbers[0], x.desc()), value(numbers[1], y.desc()));
-        f(&BinaryDesc::new(op, a, b, output.desc()))
-    };
-    let verdict =
-        with_desc(&mut |d| pool.check("binary_ext", d.operands("binary_ext").map(|(operands, _)| operands)));
-    call(label, verdict, move |b| with_desc(&mut |d| b.binary_ext(d)))
+    call_with!(
+        pool,
+        binary_ext,
+        label,
+        BinaryDesc::new(op, value(&x, numbers[0]), value(&y, numbers[1]), output.desc())
+    )
 }
 
 fn copy<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let [src, dst] = tensors(rng, pool);
-    let operands = CopyDesc::new(src.desc(), dst.desc()).operands("copy");
-    let verdict = pool.check("copy", operands.map(|(operands, _)| operands));
-    call(format!("copy {src:?} {dst:?}"), verdict, move |b| b.copy(&CopyDesc::new(src.desc(), dst.desc())))
+    let label = format!("copy {src:?} {dst:?}");
+    call_with!(pool, copy, label, CopyDesc::new(src.desc(), dst.desc()))
 }
 
 fn compare<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
@@ -127,11 +129,8 @@ fn compare<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     if !rng.one_in(6) {
         output.dtype = DType::U32;
     }
-    let operands = CompareDesc::new(op, x.desc(), y.desc(), output.desc()).operands("compare");
-    let verdict = pool.check("compare", operands.map(|(operands, _)| operands));
-    call(format!("compare {op:?} {x:?} {y:?} {output:?}"), verdict, move |b| {
-        b.compare(&CompareDesc::new(op, x.desc(), y.desc(), output.desc()))
-    })
+    let label = format!("compare {op:?} {x:?} {y:?} {output:?}");
+    call_with!(pool, compare, label, CompareDesc::new(op, x.desc(), y.desc(), output.desc()))
 }
 
 fn where_cond<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
@@ -139,27 +138,18 @@ fn where_cond<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     if !rng.one_in(6) {
         condition.dtype = DType::U32;
     }
-    let operands = WhereDesc::new(condition.desc(), x.desc(), y.desc(), output.desc()).operands("where_cond");
-    let verdict = pool.check("where_cond", operands.map(|(operands, _)| operands));
-    call(format!("where_cond {condition:?} {x:?} {y:?} {output:?}"), verdict, move |b| {
-        b.where_cond(&WhereDesc::new(condition.desc(), x.desc(), y.desc(), output.desc()))
-    })
+    let label = format!("where_cond {condition:?} {x:?} {y:?} {output:?}");
+    call_with!(pool, where_cond, label, WhereDesc::new(condition.desc(), x.desc(), y.desc(), output.desc()))
 }
 
 fn clamp<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let ([input, output], [min, max]) = (tensors(rng, pool), [factor(rng), factor(rng)]);
-    let operands = ClampDesc::new(input.desc(), output.desc(), min, max).operands("clamp");
-    let verdict = pool.check("clamp", operands.map(|(operands, _)| operands));
-    call(format!("clamp {input:?} {output:?} {min} {max}"), verdict, move |b| {
-        b.clamp(&ClampDesc::new(input.desc(), output.desc(), min, max))
-    })
+    let label = format!("clamp {input:?} {output:?} {min} {max}");
+    call_with!(pool, clamp, label, ClampDesc::new(input.desc(), output.desc(), min, max))
 }
 
 fn affine<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let ([input, output], [scale, bias]) = (tensors(rng, pool), [factor(rng), factor(rng)]);
-    let operands = AffineDesc::new(input.desc(), output.desc(), scale, bias).operands("affine");
-    let verdict = pool.check("affine", operands.map(|(operands, _)| operands));
-    call(format!("affine {input:?} {output:?} {scale} {bias}"), verdict, move |b| {
-        b.affine(&AffineDesc::new(input.desc(), output.desc(), scale, bias))
-    })
+    let label = format!("affine {input:?} {output:?} {scale} {bias}");
+    call_with!(pool, affine, label, AffineDesc::new(input.desc(), output.desc(), scale, bias))
 }

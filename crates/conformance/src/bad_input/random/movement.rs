@@ -4,7 +4,7 @@ use backend_api::BackendResult;
 use backend_api::desc::{ConcatDesc, PadDesc, PermuteDesc, RepeatDesc, SliceDesc};
 
 use super::Call;
-use super::calls::{Method, call};
+use super::calls::{Method, call, call_with};
 use super::draw::{factor, maybe, size};
 use super::elementwise::{Tensor, tensors};
 use super::pool::Pool;
@@ -31,11 +31,8 @@ fn permute<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     } else {
         output.reorder(&input, &axes);
     }
-    let operands = PermuteDesc::new(input.desc(), output.desc(), &axes).operands("permute");
-    let verdict = pool.check("permute", operands.map(|(operands, _)| operands));
-    call(format!("permute {input:?} {output:?} {axes:?}"), verdict, move |b| {
-        b.permute(&PermuteDesc::new(input.desc(), output.desc(), &axes))
-    })
+    let label = format!("permute {input:?} {output:?} {axes:?}");
+    call_with!(pool, permute, label, PermuteDesc::new(input.desc(), output.desc(), &axes))
 }
 
 fn slice<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
@@ -85,11 +82,8 @@ fn repeat<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
 fn pad<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     let ([input, output], value) = (tensors(rng, pool), factor(rng));
     let before = per_dimension(rng, &output);
-    let operands = PadDesc::new(input.desc(), output.desc(), &before, value).operands("pad");
-    let verdict = pool.check("pad", operands.map(|(operands, ..)| operands));
-    call(format!("pad {input:?} {output:?} {before:?} {value}"), verdict, move |b| {
-        b.pad(&PadDesc::new(input.desc(), output.desc(), &before, value))
-    })
+    let label = format!("pad {input:?} {output:?} {before:?} {value}");
+    call_with!(pool, pad, label, PadDesc::new(input.desc(), output.desc(), &before, value))
 }
 
 fn concat<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
