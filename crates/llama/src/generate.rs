@@ -112,7 +112,8 @@ pub fn generate(
         }
         let ahead = text.ahead(session, pace.begin());
         if ahead == 0 {
-            return Ok((text.made, Ended::Context));
+            let ended = text.ended_by_room();
+            return Ok((text.made, ended));
         }
         next = session.decode_sampled(0, &[&text.seen], sampler, ahead)?.pop().unwrap_or_default();
         pace.end(next.len());
@@ -136,6 +137,11 @@ impl Text {
         let room = session.context().saturating_sub(session.len(0));
         // One more than is asked for tells whether the text ends there by itself.
         welcome.clamp(1, self.count.saturating_sub(self.made.len()).saturating_add(1)).min(room)
+    }
+
+    /// Why a text ends where the context is full.
+    const fn ended_by_room(&self) -> Ended {
+        if self.made.len() == self.count { Ended::Count } else { Ended::Context }
     }
 
     /// Shows and keeps tokens, of which the session has all but the last, until one ends the text: then the
@@ -225,8 +231,9 @@ impl Generation {
         let next = if self.is_begun {
             let ahead = self.text.ahead(session, ahead);
             if ahead == 0 {
-                self.ended = Some(Ended::Context);
-                return Ok(Progress::Ended(Vec::new(), Ended::Context));
+                let ended = self.text.ended_by_room();
+                self.ended = Some(ended);
+                return Ok(Progress::Ended(Vec::new(), ended));
             }
             let made = session.decode_sampled_async(0, &[&self.text.seen], &mut self.sampler, ahead).await?;
             made.into_iter().next().unwrap_or_default()

@@ -4,16 +4,21 @@
 //! merges, whose texts are cut into words first, and `llama`, SentencePiece's BPE, whose merges follow from
 //! scores, with bytes for what the vocabulary lacks.
 
+mod guard;
 mod pieces;
 mod words;
 
 use tokenizers::models::bpe::{BPE, Merges, Vocab};
 use tokenizers::normalizers::{Prepend, Replace, Sequence};
-use tokenizers::{AddedToken, AddedVocabulary, Model as _, NormalizerWrapper, OffsetType, PreTokenizer as _};
+use tokenizers::{
+    AddedToken, AddedVocabulary, Model as _, NormalizerWrapper, OffsetType, PreTokenizedString,
+    PreTokenizer as _,
+};
 
 use crate::config::Architecture;
 use crate::gguf::{Metadata, Value};
 use crate::{Error, Result};
+pub(crate) use guard::Guard;
 use pieces::Spelling;
 
 /// The key of the vocabulary.
@@ -55,6 +60,8 @@ pub struct Tokenizer {
     inner: tokenizers::Tokenizer,
     /// Tokens that texts are cut at before all else, without control tokens.
     plain: AddedVocabulary,
+    /// How control tokens are spelled.
+    control: Vec<String>,
     tokens: Vec<String>,
     /// The bytes of each token's text; none of control tokens.
     bytes: Vec<Vec<u8>>,
@@ -106,10 +113,13 @@ impl Tokenizer {
         ends.extend(named.iter().filter(|&&(token, ..)| !goes_on(token)).map(|&(.., id)| id));
         let adds_bos = typed(metadata, "tokenizer.ggml.add_bos_token", "true or false", Value::boolean)?
             .unwrap_or(adds_bos);
+        let control = vocabulary.numbered().filter(|&(_, kind, _)| kind == CONTROL);
+        let control = control.map(|(token, ..)| token.to_owned()).collect();
         let bytes = vocabulary.numbered().map(|(token, kind, _)| spelling.bytes_of(token, kind)).collect();
         Ok(Self {
             inner,
             plain,
+            control,
             bytes,
             bos: id("tokenizer.ggml.bos_token_id")?,
             ends,
@@ -135,15 +145,20 @@ impl Tokenizer {
     /// # Errors
     /// [`Error::Tokenizer`].
     pub fn encode_plain(&self, text: &str, start: bool) -> Result<Vec<u32>> {
-        let mut words = self.plain.extract_and_normalize(self.inner.get_normalizer(), text);
+        let words = self.plain.extract_and_normalize(self.inner.get_normalizer(), text);
+        let bos = self.beginning().filter(|_| start);
+        Ok(bos.into_iter().chain(self.tokens_of(words)?).collect())
+    }
+
+    /// The tokens of a text in which added tokens have been found.
+    fn tokens_of(&self, mut words: PreTokenizedString) -> Result<Vec<u32>> {
         if let Some(cut) = self.inner.get_pre_tokenizer() {
             cut.pre_tokenize(&mut words).map_err(failed)?;
         }
         let model = self.inner.get_model();
         words.tokenize(|word| model.tokenize(word.get())).map_err(failed)?;
         let encoding = words.into_encoding(None, 0, OffsetType::None).map_err(failed)?;
-        let bos = self.beginning().filter(|_| start);
-        Ok(bos.into_iter().chain(encoding.get_ids().iter().copied()).collect())
+        Ok(encoding.get_ids().to_vec())
     }
 
     /// The bytes of a token's text, which may be a part of a character; none of a control token.

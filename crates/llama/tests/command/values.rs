@@ -108,3 +108,26 @@ fn one_has_no_plural() {
     let output = llama("run", &["A", "--ctx", "1"]);
     failed(&output, 1, "the prompt has 2 tokens, the context holds 1");
 }
+
+/// A text that is as long as was asked for ends for that reason, also where there is no room for more.
+#[test]
+fn a_count_that_fills_the_context_is_a_count() {
+    for (count, ended) in [("2", "count"), ("3", "context")] {
+        let json = document(&llama("run", &["A", "-c", "3", "-n", count, "--json"]));
+        assert_eq!((&json["tokens"], &json["ended"]), (&2.into(), &ended.into()), "{json}");
+    }
+}
+
+/// Editors end files with one.
+#[test]
+fn a_line_break_at_the_end_is_no_part_of_a_text() {
+    let tokens = |text: &str| {
+        let output = llama_with(&model(), "perplexity", &["-", "--json", "--ctx", "16"], text);
+        document(&output)["text_tokens"].clone()
+    };
+    let text = "a text of some words";
+    for end in ["\n", "\r\n"] {
+        assert_eq!(tokens(&format!("{text}{end}")), tokens(text), "{end:?}");
+    }
+    assert_ne!(tokens(&format!("{text}\n\n")), tokens(text));
+}

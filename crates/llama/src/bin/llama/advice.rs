@@ -207,6 +207,9 @@ const MESSAGES: &str =
 pub(crate) fn of(name: &str, task: &str) -> Option<String> {
     match (name, task) {
         ("-p" | "--prompt" | "-f" | "--file", "chat") => return Some(MESSAGES.to_owned()),
+        ("-sysf" | "--system-prompt-file", "chat") => {
+            return Some("--system TEXT takes the text itself".to_owned());
+        }
         ("-p" | "--prompt", "perplexity") => {
             return Some("give a file, or - for the standard input".to_owned());
         }
@@ -216,7 +219,7 @@ pub(crate) fn of(name: &str, task: &str) -> Option<String> {
     // As in -ngl99, and in --n_gpu_layers.
     let other = || match name.strip_prefix("--") {
         Some(long) => format!("--{}", long.replace('_', "-")),
-        None => name.trim_end_matches(|end: char| end.is_ascii_digit()).to_owned(),
+        None => name.trim_end_matches(|end: char| end.is_ascii_digit() || end == ',').to_owned(),
     };
     let (_, advice) = find(name).or_else(|| find(&other()))?;
     Some(match advice {

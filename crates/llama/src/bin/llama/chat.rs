@@ -106,7 +106,7 @@ const HELP: &str = "\
 /exit, /quit, /bye  ends the chat, as Ctrl-D does
 /help               shows this
 Ctrl-C stops an answer, which stays in the conversation, and ends the chat where a message is awaited.
-Every other line is a message.";
+Every other line that isn't blank is a message.";
 
 /// Answers the lines of the standard input, and keeps what was said. A message that is too long or isn't text is refused and the
 /// chat goes on; whoever isn't there to read that is told at the end.
@@ -163,7 +163,7 @@ fn converse(mut chat: Chat<'_>, args: &ChatArgs, said: &mut Vec<Said>) -> anyhow
             Err(error) => return Err(error),
         }
     }
-    ensure!(prompts || refused == 0, "messages that were refused, and have no answer: {refused}");
+    ensure!(is_terminal || refused == 0, "messages that were refused, and have no answer: {refused}");
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, anyhow};
 use backend_api::{DeviceInfo, ErrorKind};
-use llama::gguf::Gguf;
+use llama::gguf::{Gguf, Value};
 use llama::{ChatTemplate, Model, Precision, Session, SessionOptions, Tokenizer};
 use memmap2::Mmap;
 use model_cli::note;
@@ -88,7 +88,9 @@ fn load_beside<T: Sync>(
     let backend = Arc::from(selection.backend);
     let loading = || format!("can't load {}", path.display());
     let (model, filling) = Model::allocate(&backend, &file, precision).with_context(loading)?;
-    let name = file.metadata().get("general.name").and_then(|name| name.text().map(str::to_owned));
+    let name = file.metadata().get("general.name").and_then(Value::text);
+    // Shown at terminals and in tables, which control characters would change.
+    let name = name.map(|name| name.replace(char::is_control, "\u{fffd}"));
     // A tensor of a type that isn't read may claim any shape.
     let count = |shape: &[usize]| shape.iter().fold(1usize, |count, &extent| count.saturating_mul(extent));
     let mut loaded = Loaded {

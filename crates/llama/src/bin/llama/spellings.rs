@@ -17,7 +17,7 @@ const TEXTS: [&str; 5] = ["-p", "--prompt", "-f", "--file", "--system"];
 /// # Errors
 /// What to give instead, a line for each option that isn't here.
 pub(crate) fn translated(line: impl IntoIterator<Item = OsString>) -> Result<Vec<OsString>, String> {
-    let mut line = line.into_iter();
+    let mut line = line.into_iter().peekable();
     let mut read: Vec<OsString> = line.by_ref().take(2).collect();
     let task = read.get(1).and_then(|task| task.to_str()).unwrap_or_default().to_owned();
     if !TASKS.contains(&task.as_str()) {
@@ -44,9 +44,12 @@ pub(crate) fn translated(line: impl IntoIterator<Item = OsString>) -> Result<Vec
             break;
         }
         let (name, joined) = match option.split_once('=') {
-            Some((name, value)) if name.starts_with("--") => (name, Some(OsString::from(value))),
+            // Of one letter, it is the value of an option that clap reads.
+            Some((name, value)) if name.len() > 2 => (name, Some(OsString::from(value))),
             _ => (option, None),
         };
+        let (name, joined) =
+            apart(name, &task).map_or((name, joined), |(name, value)| (name, Some(value.into())));
         let place = match (name, task.as_str()) {
             ("-m" | "--model", _) => &mut model,
             ("-f" | "--file", "perplexity") => &mut text,
@@ -68,7 +71,8 @@ pub(crate) fn translated(line: impl IntoIterator<Item = OsString>) -> Result<Vec
                 continue;
             }
         };
-        *place = joined.or_else(|| line.next());
+        let is_value = |word: &OsString| word == "-" || !word.as_encoded_bytes().starts_with(b"-");
+        *place = joined.or_else(|| line.next_if(is_value));
         if place.is_none() {
             refused.push(format!("{name}: a value is missing"));
         }
@@ -97,6 +101,18 @@ pub(crate) fn translated(line: impl IntoIterator<Item = OsString>) -> Result<Vec
     Ok(read)
 }
 
+/// The value of an option that is translated, where it is glued to its letter.
+fn apart<'a>(word: &'a str, task: &str) -> Option<(&'a str, &'a str)> {
+    let takes = |letter: &str| letter == "-m" || letter == "-f" && task == "perplexity";
+    let (letter, value) = word.split_at_checked(2).filter(|&(letter, _)| takes(letter))?;
+    match value.strip_prefix('=') {
+        Some(value) => Some((letter, value)),
+        // Otherwise it may be an option's name of several letters.
+        None => (!value.is_empty() && !value.starts_with(|c: char| c.is_ascii_alphabetic()))
+            .then_some((letter, value)),
+    }
+}
+
 /// What to say of an option that a task doesn't have; `None` for one that it has.
 fn answer(name: &str, task: &str, known: &[String]) -> Option<String> {
     let mut letters = name.trim_start_matches('-').chars();
@@ -107,21 +123,24 @@ fn answer(name: &str, task: &str, known: &[String]) -> Option<String> {
     if known.iter().any(|known| known == name) || !is_long && short.ends_with(|c: char| c.is_ascii_digit()) {
         return None;
     }
+    let has_short = is_glued && known.contains(&short);
+    // Read as -p with the value "ps", another option would be taken for a text.
+    let is_name = name.get(2..).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic()));
+    if has_short && !is_name {
+        return None;
+    }
     if let Some(advice) = advice::of(name, task) {
         return Some(advice);
     }
-    if is_glued && known.contains(&short) {
-        // Read as -p with the value "ps", it would be taken for a text. No option's name has a space, a dot or a slash.
-        let is_name = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
-        let is_option = name.chars().all(is_name) && name[2..].starts_with(|c: char| c.is_ascii_alphabetic());
-        let is_text = TEXTS.contains(&short.as_str());
-        let apart =
-            if is_text { format!("; what {short} takes is a word of its own") } else { String::new() };
-        return is_option.then(|| {
-            format!(
-                "options of several letters have two dashes, as --ctx; `llama {task} --help` lists them{apart}"
-            )
-        });
+    if has_short {
+        let apart = if TEXTS.contains(&short.as_str()) {
+            format!("; what {short} takes is a word of its own")
+        } else {
+            String::new()
+        };
+        return Some(format!(
+            "options of several letters have two dashes, as --ctx; `llama {task} --help` lists them{apart}"
+        ));
     }
     let meant = nearest(name, known).map(|meant| format!("; is {meant} meant?")).unwrap_or_default();
     Some(format!("there is no such option: `llama {task} --help` lists what there is{meant}"))
@@ -156,10 +175,15 @@ mod tests {
             ("llama bench --cache-type-v=f16 -m M --cache-type-k f16", "llama bench M --cache-type f16"),
             ("llama perplexity -m M -f T -c 512", "llama perplexity M -c 512 T"),
             ("llama chat -m M -sys A", "llama chat M --system A"),
-            ("llama run M -n5 -fFILE.txt -c512 --temp -1", "llama run M -n5 -fFILE.txt -c512 --temp -1"),
+            ("llama run M -n5 -f./FILE -c512 --temp -1", "llama run M -n5 -f./FILE -c512 --temp -1"),
+            ("llama run -m./M -p A", "llama run ./M -p A"),
+            ("llama run -m=M A", "llama run M A"),
+            ("llama perplexity M -f./T", "llama perplexity M ./T"),
+            ("llama perplexity M -f -", "llama perplexity M -"),
+            ("llama bench M -p4 -r1 -d3", "llama bench M -p4 -r1 -d3"),
             ("llama run M A --json --help -h", "llama run M A --json --help -h"),
             // Texts, whatever they look like.
-            ("llama run M -5 -pA/B", "llama run M -5 -pA/B"),
+            ("llama run M -5 -p/A", "llama run M -5 -p/A"),
             ("llama run M -p -ngl", "llama run M -p -ngl"),
             ("llama chat M --system -ngl", "llama chat M --system -ngl"),
             ("llama run M -- -ngl -m", "llama run M -- -ngl -m"),
@@ -199,6 +223,13 @@ mod tests {
             ("llama bench M --temp 1", &["--temp: there is no such option: `llama bench --help`"]),
             ("llama perplexity M -p A", &["-p: give a file"]),
             ("llama chat M -p A", &["-p: messages are the lines of the standard input"]),
+            ("llama run M -please", &["-please: options of several letters have two dashes"]),
+            ("llama run M -hello", &["-hello: options of several letters have two dashes"]),
+            ("llama run M A -ngl=99", &["-ngl: a model is on one device"]),
+            ("llama run M A -ctk=q8_0 -ctv", &["-ctv: a value is missing"]),
+            ("llama run M A -ctk -ctv q8_0", &["-ctk: a value is missing"]),
+            ("llama bench M -pg5,3", &["-pg5,3: `llama bench` measures"]),
+            ("llama chat M -sysf F", &["-sysf: --system TEXT"]),
             ("llama run -m", &["-m: a value is missing"]),
             ("llama -m M -p A", &["`llama run MODEL PROMPT`"]),
         ] {

@@ -11,25 +11,17 @@ use crate::args::RunArgs;
 /// What stands for the standard input.
 const STDIN: &str = "-";
 
-/// The text that `llama run` goes on with. A file's last line break isn't a part of it, as in llama.cpp: editors end files
-/// with one, and a model would begin a new line behind it.
+/// The text that `llama run` goes on with.
 pub(crate) fn prompt(args: &RunArgs) -> anyhow::Result<String> {
-    let path = match (&args.file, args.prompt.as_ref().or(args.text.as_ref())) {
-        (Some(path), _) => path.as_path(),
-        (None, Some(text)) if text == STDIN => Path::new(STDIN),
-        (None, text) => return Ok(text.cloned().unwrap_or_default()),
-    };
-    let mut text = read(path)?;
-    if text.ends_with('\n') {
-        text.pop();
-        if text.ends_with('\r') {
-            text.pop();
-        }
+    match (&args.file, args.prompt.as_ref().or(args.text.as_ref())) {
+        (Some(path), _) => read(path),
+        (None, Some(text)) if text == STDIN => read(Path::new(STDIN)),
+        (None, text) => Ok(text.cloned().unwrap_or_default()),
     }
-    Ok(text)
 }
 
-/// The text of a file, or of the standard input.
+/// The text of a file, or of the standard input, without a line break at its end, as in llama.cpp: editors end files with one, and a
+/// model would begin a new line behind it.
 pub(crate) fn read(path: &Path) -> anyhow::Result<String> {
     let (name, bytes) = if path == Path::new(STDIN) {
         let mut bytes = Vec::new();
@@ -38,7 +30,14 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<String> {
     } else {
         (path.display().to_string(), fs::read(path))
     };
-    utf8(&name, bytes.with_context(|| format!("can't read {name}"))?)
+    let mut text = utf8(&name, bytes.with_context(|| format!("can't read {name}"))?)?;
+    if text.ends_with('\n') {
+        text.pop();
+        if text.ends_with('\r') {
+            text.pop();
+        }
+    }
+    Ok(text)
 }
 
 /// The text that bytes are, which have a name in what is told if they are none.
