@@ -11,6 +11,8 @@
 mod oracle;
 #[path = "../tests/models/random.rs"]
 mod random;
+#[path = "../tests/models/recipes.rs"]
+mod recipes;
 #[path = "../tests/models/writer.rs"]
 mod writer;
 
@@ -18,7 +20,8 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use candle_core::quantized::GgmlDType;
-use random::{RandomModel, recipe};
+use random::RandomModel;
+use recipes::recipe;
 use serde_json::json;
 
 /// Architecture, numbers in a row, format, and the other format of a mixture.

@@ -26,6 +26,8 @@ pub enum Architecture {
     GptOss,
     /// Granite 3 and dense models of Granite 4: factors of embeddings, scores, blocks and logits.
     Granite,
+    /// Granite 3 and 4 with experts, beside which a network may be that all tokens use.
+    GraniteMoe,
     /// SmolLM 3: no rotation in every fourth layer.
     SmolLm3,
     /// OLMo 2 and 3: norms after each block and not before, and of whole rows of queries and of keys; in OLMo 3 three of four
@@ -56,6 +58,7 @@ impl Architecture {
             Self::Phi3 => "phi3",
             Self::GptOss => "gpt-oss",
             Self::Granite => "granite",
+            Self::GraniteMoe => "granitemoe",
             Self::SmolLm3 => "smollm3",
             Self::Olmo2 => "olmo2",
             Self::Mistral3 => "mistral3",
@@ -65,7 +68,7 @@ impl Architecture {
         }
     }
 
-    pub(super) const ALL: [Self; 16] = [
+    pub(super) const ALL: [Self; 17] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -76,6 +79,7 @@ impl Architecture {
         Self::Phi3,
         Self::GptOss,
         Self::Granite,
+        Self::GraniteMoe,
         Self::SmolLm3,
         Self::Olmo2,
         Self::Mistral3,
@@ -120,7 +124,11 @@ impl Architecture {
 
     /// Whether the weights of the architecture's files are permuted, so that the elements of a rotated pair are neighbours.
     pub(super) const fn has_neighbouring_pairs(self) -> bool {
-        matches!(self, Self::Llama | Self::Granite | Self::SmolLm3 | Self::Mistral3 | Self::Ernie45)
+        self.is_granite() || matches!(self, Self::Llama | Self::SmolLm3 | Self::Mistral3 | Self::Ernie45)
+    }
+
+    pub(super) const fn is_granite(self) -> bool {
+        matches!(self, Self::Granite | Self::GraniteMoe)
     }
 
     pub(crate) const fn is_gemma(self) -> bool {

@@ -92,7 +92,7 @@ impl RopeConfig {
         keys.require(key, is_window_apart || window_base == base, base, window_base)?;
         let no_rope_interval = match architecture {
             // Files of a model that isn't rotated say that it wasn't trained to be.
-            Architecture::Granite => {
+            granite if granite.is_granite() => {
                 keys.flag("rope.scaling.finetuned")?.is_some_and(|rotates| !rotates).then_some(1)
             }
             Architecture::SmolLm3 => Some(4),

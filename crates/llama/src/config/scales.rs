@@ -21,7 +21,7 @@ impl Scales {
     /// Granite's, from the file, which has to say by what logits are divided. For other architectures the factors are these,
     /// and a file that says otherwise is refused.
     pub(super) fn new(keys: &Keys<'_>, architecture: Architecture, usual: Self) -> Result<Self> {
-        let is_granite = architecture == Architecture::Granite;
+        let is_granite = architecture.is_granite();
         let scale = |key, usual| {
             let scale = keys.number_or(key, usual)?;
             // Products with it and with its inverse are of f32.

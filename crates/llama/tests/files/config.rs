@@ -206,7 +206,9 @@ fn factors_of_granite_are_those_of_the_file() {
     assert_eq!(of("granite", &all).unwrap(), [12.0, 0.5, 0.25, 8.0]);
     // Heads of 16.
     assert_eq!(of("granite", &[logits]).unwrap(), [1.0, 0.25, 1.0, 8.0]);
+    assert_eq!(of("granitemoe", &all).unwrap(), [12.0, 0.5, 0.25, 8.0]);
     assert_eq!(refused("granite", &[]), "granite.logit_scale");
+    assert_eq!(refused("granitemoe", &[]), "granitemoe.logit_scale");
     for (name, scale) in all {
         for wrong in [0.0, -1.0, f32::NAN, f32::INFINITY, 1e-40, 3e38] {
             let more = if name == logits.0 { vec![(name, wrong)] } else { vec![logits, (name, wrong)] };

@@ -8,6 +8,7 @@ mod half_activations;
 mod not_finite;
 mod oracle;
 mod random;
+mod recipes;
 mod sampled;
 mod tensors;
 mod warm_up;
@@ -22,12 +23,13 @@ use candle_core::quantized::GgmlDType;
 use libtest_mimic::{Arguments, Failed, Trial};
 use llama::gguf::Gguf;
 use llama::{Input, Model, Session, SessionOptions};
-use random::{RandomModel, recipe};
+use random::RandomModel;
+use recipes::recipe;
 
 /// Of a logarithm of a probability, from the one in f64.
 const TOLERANCE: f64 = 2e-3;
 
-const ARCHITECTURES: [&str; 20] = [
+const ARCHITECTURES: [&str; 22] = [
     "llama",
     "llama3.1",
     "mixtral",
@@ -41,6 +43,8 @@ const ARCHITECTURES: [&str; 20] = [
     "gpt-oss",
     "granite",
     "granite_nope",
+    "granitemoe",
+    "granitemoe_shared",
     "smollm3",
     "olmo2",
     "olmo3",

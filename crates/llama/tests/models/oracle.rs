@@ -88,6 +88,8 @@ pub(crate) struct Experts {
     pub(crate) inner: usize,
     /// Inside of a network that all tokens use; 0 for none.
     pub(crate) shared: usize,
+    /// Of that network, a token takes a part that a row of weights says.
+    pub(crate) share: bool,
     /// Weights are divided by their sum.
     pub(crate) normalised: bool,
     pub(crate) scale: f64,
@@ -200,7 +202,7 @@ fn mixture<'a>(experts: &Experts, tensor: &dyn Fn(&str) -> &'a [f64], h: &[f64])
         update.iter_mut().zip(result).for_each(|(update, x)| *update += weight * x);
     }
     if experts.shared > 0 {
-        let share = 1.0 / (1.0 + (-dot(w("ffn_gate_inp_shexp"), h)).exp());
+        let share = if experts.share { 1.0 / (1.0 + (-dot(w("ffn_gate_inp_shexp"), h)).exp()) } else { 1.0 };
         let [gate, up] = ["ffn_gate_shexp", "ffn_up_shexp"].map(|name| product(w(name), h));
         let result = product(w("ffn_down_shexp"), &opened(&gate, &up, silu));
         update.iter_mut().zip(result).for_each(|(update, x)| *update += share * x);

@@ -8,7 +8,8 @@ use candle_core::quantized::GgmlDType;
 use llama::gguf::{Gguf, Index};
 use llama::{Error, Model, Precision};
 
-use crate::random::{RandomModel, recipe};
+use crate::random::RandomModel;
+use crate::recipes::recipe;
 
 /// Why a file isn't loaded, whole or piece by piece.
 fn refused(backend: &Arc<dyn ComputeBackend>, file: &[u8]) -> anyhow::Result<[Option<Error>; 2]> {
@@ -87,6 +88,8 @@ pub(crate) fn other_tensors_are_refused(backend: &Arc<dyn ComputeBackend>) -> an
         ("mixtral", "blk.0.post_ffw_norm.weight"),
         ("phi3", "blk.0.attn_q.weight"),
         ("granite", "blk.0.post_ffw_norm.weight"),
+        ("granitemoe", "blk.1.ffn_gate_inp_shexp.weight"),
+        ("granitemoe", "blk.1.ffn_up_shexp.weight"),
         ("olmo2", "blk.0.attn_norm.weight"),
         ("seed_oss", "blk.0.ffn_norm.weight"),
     ] {
