@@ -41,6 +41,8 @@ pub enum Architecture {
     SeedOss,
     /// The first Gemma.
     Gemma,
+    /// GLM 4 of April 2025: norms before and after each block, a rotation of a part of each head.
+    Glm4,
 }
 
 impl Architecture {
@@ -65,10 +67,11 @@ impl Architecture {
             Self::Ernie45 => "ernie4_5",
             Self::SeedOss => "seed_oss",
             Self::Gemma => "gemma",
+            Self::Glm4 => "glm4",
         }
     }
 
-    pub(super) const ALL: [Self; 17] = [
+    pub(super) const ALL: [Self; 18] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -86,6 +89,7 @@ impl Architecture {
         Self::Ernie45,
         Self::SeedOss,
         Self::Gemma,
+        Self::Glm4,
     ];
 
     /// What a file says that it is, if that is known.
@@ -101,7 +105,7 @@ impl Architecture {
 
     /// Whether each layer normalises what attention and its network add.
     pub(crate) const fn has_post_norms(self) -> bool {
-        matches!(self, Self::Gemma2 | Self::Gemma3 | Self::Olmo2)
+        matches!(self, Self::Gemma2 | Self::Gemma3 | Self::Olmo2 | Self::Glm4)
     }
 
     /// The norm between attention and its network, which some call one of attention's output.
@@ -124,7 +128,8 @@ impl Architecture {
 
     /// Whether the weights of the architecture's files are permuted, so that the elements of a rotated pair are neighbours.
     pub(super) const fn has_neighbouring_pairs(self) -> bool {
-        self.is_granite() || matches!(self, Self::Llama | Self::SmolLm3 | Self::Mistral3 | Self::Ernie45)
+        self.is_granite()
+            || matches!(self, Self::Llama | Self::SmolLm3 | Self::Mistral3 | Self::Ernie45 | Self::Glm4)
     }
 
     pub(super) const fn is_granite(self) -> bool {

@@ -45,7 +45,7 @@ impl Words {
             Some("gpt-2" | "gpt2") => Ok(Self::Gpt2),
             Some("smollm" | "refact") => Ok(Self::SmolLm),
             Some("llama-bpe" | "llama3" | "llama-v3") => Ok(Self::Llama3),
-            Some("dbrx" | "smaug-bpe") => Ok(Self::Dbrx),
+            Some("dbrx" | "smaug-bpe" | "glm4" | "chatglm-bpe") => Ok(Self::Dbrx),
             Some("qwen2" | "deepseek-r1-qwen") => Ok(Self::Qwen2),
             Some("seed-coder") => Ok(Self::Seed),
             Some("tekken") => Ok(Self::Tekken),
@@ -55,7 +55,8 @@ impl Words {
                 let got = other.map_or_else(|| format!("{value:?}"), str::to_owned);
                 Err(Error::value(
                     KEY,
-                    "gpt-2, smollm, refact, llama-bpe, dbrx, smaug-bpe, qwen2, seed-coder, tekken or gpt-4o",
+                    "gpt-2, smollm, refact, llama-bpe, dbrx, smaug-bpe, glm4, chatglm-bpe, qwen2, seed-coder, \
+                     tekken or gpt-4o",
                     got,
                 ))
             }
@@ -151,6 +152,8 @@ mod tests {
             ("refact", Words::SmolLm),
             ("dbrx", Words::Dbrx),
             ("smaug-bpe", Words::Dbrx),
+            ("glm4", Words::Dbrx),
+            ("chatglm-bpe", Words::Dbrx),
             ("seed-coder", Words::Seed),
         ] {
             assert_eq!(of(Some(name)).unwrap(), expected);

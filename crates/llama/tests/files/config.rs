@@ -179,6 +179,9 @@ fn other_patterns_of_windows_and_of_attention_are_refused() {
     assert!(!listed("llama", &[1], 7, &[]), "a window of unknown size");
     assert!(config("llama", &[("attention.causal", 7, &[1])]));
     assert!(!config("llama", &[("attention.causal", 7, &[0])]));
+    let sections = [4u32.to_le_bytes().to_vec(), 1u64.to_le_bytes().to_vec(), vec![4, 0, 0, 0]].concat();
+    assert!(config("glm4", &[]));
+    assert!(!config("glm4", &[("rope.dimension_sections", 9, &sections)]));
     // A key of another type isn't one that is missing.
     let four = 4f32.to_le_bytes();
     let linear = [("rope.scaling.type", 4, &1u32.to_le_bytes()[..]), ("rope.scaling.factor", 6, &four[..])];

@@ -29,7 +29,7 @@ use recipes::recipe;
 /// Of a logarithm of a probability, from the one in f64.
 const TOLERANCE: f64 = 2e-3;
 
-const ARCHITECTURES: [&str; 22] = [
+const ARCHITECTURES: [&str; 23] = [
     "llama",
     "llama3.1",
     "mixtral",
@@ -52,6 +52,7 @@ const ARCHITECTURES: [&str; 22] = [
     "ernie4_5",
     "seed_oss",
     "gemma",
+    "glm4",
 ];
 
 /// Formats of matrices, with what mixtures have beside them.

@@ -216,7 +216,9 @@ fn attention(r: &Recipe, weights: &Weights, layer: usize, rows: &[Vec<f64>]) -> 
     let projected = |part: &str, start: usize, width: usize, x: &[f64]| {
         let matrix = if r.fused { &w("attn_qkv")[start * r.hidden..][..width * r.hidden] } else { w(part) };
         let mut y = product(matrix, x);
-        if r.biases {
+        if r.biases && r.fused {
+            add(&mut y, &weights[&format!("blk.{layer}.attn_qkv.bias")][start..][..width]);
+        } else if r.biases {
             add(&mut y, &weights[&format!("blk.{layer}.{part}.bias")]);
         }
         y

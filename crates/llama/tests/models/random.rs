@@ -66,7 +66,9 @@ impl RandomModel {
                     made.matrix(&name("ffn_up"), r.inner, r.hidden, kind, 1.0)?;
                 }
             }
-            if r.biases {
+            if r.biases && r.fused {
+                made.bias(&name("attn_qkv"), &[q + 2 * kv], 0.5)?;
+            } else if r.biases {
                 for (part, len) in [("attn_q", q), ("attn_k", kv), ("attn_v", kv)] {
                     made.bias(&name(part), &[len], 0.5)?;
                 }

@@ -172,6 +172,14 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
         "smollm3" => {
             Recipe { layers: 5, interleaved: true, rope_base: 1e6, rotates: |layer| layer % 4 < 3, ..base }
         }
+        "glm4" => Recipe {
+            interleaved: true,
+            rotary_dim: hidden / 8,
+            biases: true,
+            fused: true,
+            post_norms: true,
+            ..base
+        },
         "phi3" => Recipe { fused: true, rotary_dim: hidden / 8, ..base },
         _ => Recipe { interleaved: true, ..base },
     }
