@@ -173,6 +173,8 @@ fn window(keys: &Keys<'_>, architecture: Architecture, layers: usize) -> Result<
     let window = match architecture {
         Architecture::Gemma3 | Architecture::GptOss => Some(keys.size(key)?),
         Architecture::Gemma2 => Some(keys.size_or(key, 4096)?),
+        // The larger model has one whether its file says so or not.
+        Architecture::Exaone4 if layers == 64 => Some(keys.size_or(key, 4096)?),
         _ => keys.optional_size(key)?.filter(|&window| window > 0),
     };
     // Of how many layers the last one sees all keys, or which layers have a window.

@@ -43,6 +43,9 @@ pub enum Architecture {
     Gemma,
     /// GLM 4 of April 2025: norms before and after each block, a rotation of a part of each head.
     Glm4,
+    /// EXAONE 4: norms after each block and not before, and of queries and keys; in the larger model three of four layers with
+    /// a window, and no rotation in the others.
+    Exaone4,
 }
 
 impl Architecture {
@@ -68,10 +71,11 @@ impl Architecture {
             Self::SeedOss => "seed_oss",
             Self::Gemma => "gemma",
             Self::Glm4 => "glm4",
+            Self::Exaone4 => "exaone4",
         }
     }
 
-    pub(super) const ALL: [Self; 18] = [
+    pub(super) const ALL: [Self; 19] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -90,6 +94,7 @@ impl Architecture {
         Self::SeedOss,
         Self::Gemma,
         Self::Glm4,
+        Self::Exaone4,
     ];
 
     /// What a file says that it is, if that is known.
@@ -100,12 +105,12 @@ impl Architecture {
 
     /// Whether each layer normalises what attention and its network read.
     pub(crate) const fn has_pre_norms(self) -> bool {
-        !matches!(self, Self::Olmo2)
+        !matches!(self, Self::Olmo2 | Self::Exaone4)
     }
 
     /// Whether each layer normalises what attention and its network add.
     pub(crate) const fn has_post_norms(self) -> bool {
-        matches!(self, Self::Gemma2 | Self::Gemma3 | Self::Olmo2 | Self::Glm4)
+        matches!(self, Self::Gemma2 | Self::Gemma3 | Self::Olmo2 | Self::Glm4 | Self::Exaone4)
     }
 
     /// The norm between attention and its network, which some call one of attention's output.
@@ -118,7 +123,7 @@ impl Architecture {
 
     /// Whether each layer normalises queries and keys.
     pub(crate) const fn has_query_norms(self) -> bool {
-        matches!(self, Self::Qwen3 | Self::Qwen3Moe | Self::Gemma3 | Self::Olmo2)
+        matches!(self, Self::Qwen3 | Self::Qwen3Moe | Self::Gemma3 | Self::Olmo2 | Self::Exaone4)
     }
 
     /// Whether norms of queries and keys, if a layer has some, are those of each head rather than of all heads of a token.
@@ -144,7 +149,7 @@ impl Architecture {
     pub(super) const fn window_pattern(self) -> usize {
         match self {
             Self::Gemma2 | Self::GptOss => 2,
-            Self::Olmo2 => 4,
+            Self::Olmo2 | Self::Exaone4 => 4,
             Self::Gemma3 => 6,
             _ => 1,
         }

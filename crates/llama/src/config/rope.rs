@@ -100,6 +100,8 @@ impl RopeConfig {
                 keys.flag("rope.scaling.finetuned")?.is_some_and(|rotates| !rotates).then_some(1)
             }
             Architecture::SmolLm3 => Some(4),
+            // Layers that see all keys where others have a window.
+            Architecture::Exaone4 => has_window.then_some(architecture.window_pattern()),
             _ => None,
         };
         Ok(Self {

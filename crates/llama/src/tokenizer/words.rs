@@ -42,7 +42,7 @@ impl Words {
     pub(super) fn of(metadata: &Metadata) -> Result<Self> {
         let value = metadata.get(KEY).ok_or_else(|| Error::MissingKey { key: KEY.to_owned() })?;
         match value.text() {
-            Some("gpt-2" | "gpt2") => Ok(Self::Gpt2),
+            Some("gpt-2" | "gpt2" | "exaone4") => Ok(Self::Gpt2),
             Some("smollm" | "refact") => Ok(Self::SmolLm),
             Some("llama-bpe" | "llama3" | "llama-v3") => Ok(Self::Llama3),
             Some("dbrx" | "smaug-bpe" | "glm4" | "chatglm-bpe") => Ok(Self::Dbrx),
@@ -55,7 +55,7 @@ impl Words {
                 let got = other.map_or_else(|| format!("{value:?}"), str::to_owned);
                 Err(Error::value(
                     KEY,
-                    "gpt-2, smollm, refact, llama-bpe, dbrx, smaug-bpe, glm4, chatglm-bpe, qwen2, seed-coder, \
+                    "gpt-2, exaone4, smollm, refact, llama-bpe, dbrx, smaug-bpe, glm4, chatglm-bpe, qwen2, seed-coder, \
                      tekken or gpt-4o",
                     got,
                 ))
@@ -149,6 +149,7 @@ mod tests {
         };
         for (name, expected) in [
             ("gpt-2", Words::Gpt2),
+            ("exaone4", Words::Gpt2),
             ("refact", Words::SmolLm),
             ("dbrx", Words::Dbrx),
             ("smaug-bpe", Words::Dbrx),

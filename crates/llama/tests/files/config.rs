@@ -179,6 +179,17 @@ fn other_patterns_of_windows_and_of_attention_are_refused() {
     assert!(!listed("llama", &[1], 7, &[]), "a window of unknown size");
     assert!(config("llama", &[("attention.causal", 7, &[1])]));
     assert!(!config("llama", &[("attention.causal", 7, &[0])]));
+    let exaone = |layers: u8, more: &[(&str, u32, &[u8])]| {
+        let mut bytes = with("exaone4", more);
+        let key = b"exaone4.block_count";
+        let at = bytes.windows(key.len()).position(|window| window == key).unwrap() + key.len() + 4;
+        bytes[at] = layers;
+        let config = Config::from_gguf(&Gguf::parse(&bytes).unwrap()).unwrap();
+        [2, 3].map(|layer| (config.window_of(layer), config.rope.rotates(layer)))
+    };
+    assert_eq!(exaone(30, &[]), [(None, true); 2]);
+    assert_eq!(exaone(64, &[]), [(Some(4096), true), (None, false)]);
+    assert_eq!(exaone(64, &[window]), [(Some(512), true), (None, false)]);
     let sections = [4u32.to_le_bytes().to_vec(), 1u64.to_le_bytes().to_vec(), vec![4, 0, 0, 0]].concat();
     assert!(config("glm4", &[]));
     assert!(!config("glm4", &[("rope.dimension_sections", 9, &sections)]));

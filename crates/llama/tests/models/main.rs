@@ -29,7 +29,7 @@ use recipes::recipe;
 /// Of a logarithm of a probability, from the one in f64.
 const TOLERANCE: f64 = 2e-3;
 
-const ARCHITECTURES: [&str; 23] = [
+const ARCHITECTURES: [&str; 25] = [
     "llama",
     "llama3.1",
     "mixtral",
@@ -53,6 +53,8 @@ const ARCHITECTURES: [&str; 23] = [
     "seed_oss",
     "gemma",
     "glm4",
+    "exaone4",
+    "exaone4_full",
 ];
 
 /// Formats of matrices, with what mixtures have beside them.

@@ -180,6 +180,21 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
             post_norms: true,
             ..base
         },
+        "exaone4" => Recipe {
+            layers: 5,
+            pre_norms: false,
+            post_norms: true,
+            qk_norm: true,
+            rope_base: 1e6,
+            window_rope_base: 1e6,
+            rope_factors: (0..hidden / 8).map(|i| 1.0 + 0.5 * i as f32).collect(),
+            window: |layer| (layer % 4 < 3).then_some(WINDOW),
+            rotates: |layer| layer % 4 < 3,
+            ..base
+        },
+        "exaone4_full" => {
+            Recipe { tied: true, window: |_| None, rotates: |_| true, ..recipe("exaone4", hidden) }
+        }
         "phi3" => Recipe { fused: true, rotary_dim: hidden / 8, ..base },
         _ => Recipe { interleaved: true, ..base },
     }

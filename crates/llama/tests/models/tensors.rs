@@ -54,6 +54,7 @@ pub(crate) fn missing_tensors_are_named(backend: &Arc<dyn ComputeBackend>) -> an
         ("gemma2", after.to_vec()),
         ("gemma3", [heads, after].concat()),
         ("olmo2", [heads, after].concat()),
+        ("exaone4", [heads, after].concat()),
         ("seed_oss", vec!["post_attention_norm"]),
         ("glm4", [after.to_vec(), vec!["attn_norm", "ffn_norm"]].concat()),
     ] {
@@ -92,6 +93,7 @@ pub(crate) fn other_tensors_are_refused(backend: &Arc<dyn ComputeBackend>) -> an
         ("granitemoe", "blk.1.ffn_gate_inp_shexp.weight"),
         ("granitemoe", "blk.1.ffn_up_shexp.weight"),
         ("olmo2", "blk.0.attn_norm.weight"),
+        ("exaone4", "blk.0.ffn_norm.weight"),
         ("seed_oss", "blk.0.ffn_norm.weight"),
     ] {
         check(&with(architecture, name)?.file, name)?;
