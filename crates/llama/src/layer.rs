@@ -50,7 +50,7 @@ pub(crate) struct Layer {
 enum Projections {
     /// One product for all three, in which the elements of a rotated pair are neighbours.
     Stacked(Linear),
-    /// Three products, as queries and keys are normalised before they are rotated: each head, or all heads of a token together.
+    /// Three products, as queries and keys are normalised by themselves: each head, or all heads of a token together.
     Normalised { parts: [Linear; 3], query_norm: Buffer, key_norm: Buffer, by_head: bool },
 }
 
@@ -147,6 +147,9 @@ impl Layer {
         let packed = |buffer: &Buffer, row| Matrix::new(buffer.ptr(), a.dtype, row);
 
         self.projections.forward(pass, self.attention_norm.as_ref())?;
+        if !config.architecture.normalises_rotated() {
+            self.projections.normalise(pass)?;
+        }
         self.rotate_and_append(pass)?;
         pass.rotations.scale_queries(pass)?;
         let heads = Heads { layer: self.index, sinks: self.sinks.as_ref() };
@@ -194,7 +197,9 @@ impl Layer {
     fn rotate_and_append(&self, pass: &Pass<'_>) -> BackendResult<()> {
         let Pass { backend, config, activations: a, rotations, cache, .. } = *pass;
         let tables = rotations.of_layer(config, self.index);
-        match cache.rope_append_target(config, self.index, a, &pass.placement).filter(|_| a.is_stacked) {
+        let is_normalised_last = config.architecture.normalises_rotated();
+        let target = cache.rope_append_target(config, self.index, a, &pass.placement);
+        match target.filter(|_| a.is_stacked && !is_normalised_last) {
             Some(target) => {
                 let shape = RopeAppendShape {
                     rows: a.rows,
@@ -212,6 +217,9 @@ impl Layer {
             None => {
                 if config.rope.rotates(self.index) {
                     self.rotate(pass, tables)?;
+                }
+                if is_normalised_last {
+                    self.projections.normalise(pass)?;
                 }
                 cache.append(backend, config, self.index, a, &pass.placement)
             }
@@ -277,24 +285,31 @@ impl Projections {
 
     /// Projects the pass's `x`, normalised if there is a norm.
     fn forward(&self, pass: &Pass<'_>, norm: Option<&Buffer>) -> BackendResult<()> {
-        let Pass { backend, config, activations: a, .. } = *pass;
+        let a = pass.activations;
         match self {
             Self::Stacked(linear) => linear.forward_normed(pass, norm, a.parts[0]),
-            Self::Normalised { parts, query_norm, key_norm, by_head } => {
+            Self::Normalised { parts, .. } => {
                 let x = input_of_block(pass, norm)?;
-                for (linear, part) in parts.iter().zip(a.parts) {
-                    linear.forward(backend, a.rows, x, part, Into::Assign)?;
-                }
-                // Activations of such a layer have both packed.
-                let Some([queries, keys]) = &a.packed else { return Ok(()) };
-                let shape = |heads: usize| match by_head {
-                    true => [a.rows * heads, config.head_dim],
-                    false => [a.rows, heads * config.head_dim],
-                };
-                rms_norm(pass, a.dtype, queries, query_norm, shape(config.heads))?;
-                rms_norm(pass, a.dtype, keys, key_norm, shape(config.kv_heads))
+                let mut products = parts.iter().zip(a.parts);
+                products.try_for_each(|(linear, part)| {
+                    linear.forward(pass.backend, a.rows, x, part, Into::Assign)
+                })
             }
         }
+    }
+
+    /// Normalises queries and keys, where an architecture does.
+    fn normalise(&self, pass: &Pass<'_>) -> BackendResult<()> {
+        let Pass { config, activations: a, .. } = *pass;
+        let Self::Normalised { query_norm, key_norm, by_head, .. } = self else { return Ok(()) };
+        // Activations of such a layer have both packed.
+        let Some([queries, keys]) = &a.packed else { return Ok(()) };
+        let shape = |heads: usize| match by_head {
+            true => [a.rows * heads, config.head_dim],
+            false => [a.rows, heads * config.head_dim],
+        };
+        rms_norm(pass, a.dtype, queries, query_norm, shape(config.heads))?;
+        rms_norm(pass, a.dtype, keys, key_norm, shape(config.kv_heads))
     }
 }
 

@@ -46,6 +46,8 @@ pub enum Architecture {
     /// EXAONE 4: norms after each block and not before, and of queries and keys; in the larger model three of four layers with
     /// a window, and no rotation in the others.
     Exaone4,
+    /// Dense models of Hunyuan: norms of queries and keys that are rotated already.
+    HunyuanDense,
 }
 
 impl Architecture {
@@ -72,10 +74,11 @@ impl Architecture {
             Self::Gemma => "gemma",
             Self::Glm4 => "glm4",
             Self::Exaone4 => "exaone4",
+            Self::HunyuanDense => "hunyuan-dense",
         }
     }
 
-    pub(super) const ALL: [Self; 19] = [
+    pub(super) const ALL: [Self; 20] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -95,6 +98,7 @@ impl Architecture {
         Self::Gemma,
         Self::Glm4,
         Self::Exaone4,
+        Self::HunyuanDense,
     ];
 
     /// What a file says that it is, if that is known.
@@ -123,7 +127,15 @@ impl Architecture {
 
     /// Whether each layer normalises queries and keys.
     pub(crate) const fn has_query_norms(self) -> bool {
-        matches!(self, Self::Qwen3 | Self::Qwen3Moe | Self::Gemma3 | Self::Olmo2 | Self::Exaone4)
+        matches!(
+            self,
+            Self::Qwen3 | Self::Qwen3Moe | Self::Gemma3 | Self::Olmo2 | Self::Exaone4 | Self::HunyuanDense
+        )
+    }
+
+    /// Whether queries and keys are normalised after they are rotated rather than before.
+    pub(crate) const fn normalises_rotated(self) -> bool {
+        matches!(self, Self::HunyuanDense)
     }
 
     /// Whether norms of queries and keys, if a layer has some, are those of each head rather than of all heads of a token.

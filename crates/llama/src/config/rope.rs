@@ -77,9 +77,10 @@ impl RopeConfig {
             format!("even, up to {head_dim}"),
             dim,
         )?;
-        if architecture == Architecture::Glm4 {
-            // Models that look at images pair the halves of a head.
+        if matches!(architecture, Architecture::Glm4 | Architecture::HunyuanDense) {
+            // Models that look at images rotate otherwise.
             keys.refuse("rope.dimension_sections")?;
+            keys.refuse("rope.scaling.alpha")?;
         }
         let gemma3 = architecture == Architecture::Gemma3;
         let is_window_apart = gemma3 || architecture == Architecture::Olmo2 && has_window;

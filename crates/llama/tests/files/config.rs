@@ -192,7 +192,10 @@ fn other_patterns_of_windows_and_of_attention_are_refused() {
     assert_eq!(exaone(64, &[window]), [(Some(512), true), (None, false)]);
     let sections = [4u32.to_le_bytes().to_vec(), 1u64.to_le_bytes().to_vec(), vec![4, 0, 0, 0]].concat();
     assert!(config("glm4", &[]));
-    assert!(!config("glm4", &[("rope.dimension_sections", 9, &sections)]));
+    for architecture in ["glm4", "hunyuan-dense"] {
+        assert!(!config(architecture, &[("rope.dimension_sections", 9, &sections)]), "{architecture}");
+    }
+    assert!(!config("hunyuan-dense", &[("rope.scaling.alpha", 6, &1000f32.to_le_bytes())]));
     // A key of another type isn't one that is missing.
     let four = 4f32.to_le_bytes();
     let linear = [("rope.scaling.type", 4, &1u32.to_le_bytes()[..]), ("rope.scaling.factor", 6, &four[..])];

@@ -29,7 +29,7 @@ use recipes::recipe;
 /// Of a logarithm of a probability, from the one in f64.
 const TOLERANCE: f64 = 2e-3;
 
-const ARCHITECTURES: [&str; 25] = [
+const ARCHITECTURES: [&str; 26] = [
     "llama",
     "llama3.1",
     "mixtral",
@@ -55,6 +55,7 @@ const ARCHITECTURES: [&str; 25] = [
     "glm4",
     "exaone4",
     "exaone4_full",
+    "hunyuan-dense",
 ];
 
 /// Formats of matrices, with what mixtures have beside them.

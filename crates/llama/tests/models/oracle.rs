@@ -51,6 +51,8 @@ pub(crate) struct Recipe {
     pub(crate) sinks: bool,
     /// Of each head of queries and keys.
     pub(crate) qk_norm: bool,
+    /// Norms of queries and keys come after the rotation.
+    pub(crate) norms_rotated: bool,
     /// Of all queries of a token, and of all of its keys.
     pub(crate) whole_qk_norm: bool,
     pub(crate) pre_norms: bool,
@@ -230,11 +232,14 @@ fn attention(r: &Recipe, weights: &Weights, layer: usize, rows: &[Vec<f64>]) -> 
             y = norm(&y, w(norm_name));
         }
         for head in y.chunks_mut(r.head_dim) {
-            if r.qk_norm {
+            if r.qk_norm && !r.norms_rotated {
                 head.copy_from_slice(&norm(head, w(norm_name)));
             }
             if (r.rotates)(layer) {
                 rotate(r, head, position, window.is_some());
+            }
+            if r.qk_norm && r.norms_rotated {
+                head.copy_from_slice(&norm(head, w(norm_name)));
             }
         }
         y

@@ -35,6 +35,7 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
         output_biases: false,
         sinks: false,
         qk_norm: false,
+        norms_rotated: false,
         whole_qk_norm: false,
         pre_norms: true,
         ffn_norm: "ffn_norm",
@@ -194,6 +195,11 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
         },
         "exaone4_full" => {
             Recipe { tied: true, window: |_| None, rotates: |_| true, ..recipe("exaone4", hidden) }
+        }
+        "hunyuan-dense" => {
+            let head_dim = hidden / 2;
+            let norms = Recipe { qk_norm: true, norms_rotated: true, tied: true, ..base };
+            Recipe { rope_base: 11_158_840.0, head_dim, rotary_dim: head_dim, ..norms }
         }
         "phi3" => Recipe { fused: true, rotary_dim: hidden / 8, ..base },
         _ => Recipe { interleaved: true, ..base },

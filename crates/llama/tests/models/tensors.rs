@@ -55,6 +55,7 @@ pub(crate) fn missing_tensors_are_named(backend: &Arc<dyn ComputeBackend>) -> an
         ("gemma3", [heads, after].concat()),
         ("olmo2", [heads, after].concat()),
         ("exaone4", [heads, after].concat()),
+        ("hunyuan-dense", heads.to_vec()),
         ("seed_oss", vec!["post_attention_norm"]),
         ("glm4", [after.to_vec(), vec!["attn_norm", "ffn_norm"]].concat()),
     ] {
