@@ -7,6 +7,8 @@
 //! `FOLDER/index.json` has for each model its file's name, tokens, and the logarithms of the probabilities of what
 //! follows each of them.
 
+#[path = "../tests/models/mixture.rs"]
+mod mixture;
 #[path = "../tests/models/oracle.rs"]
 mod oracle;
 #[path = "../tests/models/random.rs"]

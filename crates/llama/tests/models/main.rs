@@ -5,6 +5,7 @@ mod candle;
 mod devices;
 mod failing;
 mod half_activations;
+mod mixture;
 mod not_finite;
 mod oracle;
 mod random;

@@ -6,6 +6,8 @@ use std::collections::HashMap;
 use backend_api::DType;
 use backend_api::kv::KvFormat;
 
+use crate::mixture::mixture;
+
 /// What a model computes.
 #[derive(Clone, Debug)]
 pub(crate) struct Recipe {
@@ -161,55 +163,8 @@ pub(crate) fn log_probabilities(recipe: &Recipe, weights: &Weights, tokens: &[u3
         .collect()
 }
 
-fn opened(gate: &[f64], up: &[f64], activation: fn(f64) -> f64) -> Vec<f64> {
+pub(crate) fn opened(gate: &[f64], up: &[f64], activation: fn(f64) -> f64) -> Vec<f64> {
     gate.iter().zip(up).map(|(&gate, up)| activation(gate) * up).collect()
-}
-
-/// gpt-oss's unit, from its authors' reference.
-fn clamped(gate: &[f64], up: &[f64]) -> Vec<f64> {
-    let one = |(&gate, &up): (&f64, &f64)| {
-        let (gate, up) = (gate.min(7.0), up.clamp(-7.0, 7.0));
-        gate / (1.0 + (-1.702 * gate).exp()) * (up + 1.0)
-    };
-    gate.iter().zip(up).map(one).collect()
-}
-
-/// The sum of what the experts with the largest probabilities make of `h`.
-fn mixture<'a>(experts: &Experts, tensor: &dyn Fn(&str) -> &'a [f64], h: &[f64]) -> Vec<f64> {
-    let w = |name: &str| tensor(&format!("{name}.weight"));
-    let mut logits = product(w("ffn_gate_inp"), h);
-    if experts.clamped {
-        add(&mut logits, tensor("ffn_gate_inp.bias"));
-    }
-    let probabilities: Vec<f64> = log_softmax(&logits).iter().map(|p| p.exp()).collect();
-    let mut order: Vec<usize> = (0..experts.count).collect();
-    order.sort_by(|&one, &other| probabilities[other].total_cmp(&probabilities[one]));
-    let chosen = &order[..experts.used];
-    let sum: f64 = chosen.iter().map(|&expert| probabilities[expert]).sum();
-    let size = experts.inner * h.len();
-    let mut update = vec![0.0; h.len()];
-    for &expert in chosen {
-        let of_expert = |name: &str, x: &[f64]| {
-            let mut y = product(&w(name)[expert * size..][..size], x);
-            if experts.clamped {
-                let len = y.len();
-                add(&mut y, &tensor(&format!("{name}.bias"))[expert * len..][..len]);
-            }
-            y
-        };
-        let [gate, up] = ["ffn_gate_exps", "ffn_up_exps"].map(|name| of_expert(name, h));
-        let inside = if experts.clamped { clamped(&gate, &up) } else { opened(&gate, &up, silu) };
-        let weight = experts.scale * probabilities[expert] / if experts.normalised { sum } else { 1.0 };
-        let result = of_expert("ffn_down_exps", &inside);
-        update.iter_mut().zip(result).for_each(|(update, x)| *update += weight * x);
-    }
-    if experts.shared > 0 {
-        let share = if experts.share { 1.0 / (1.0 + (-dot(w("ffn_gate_inp_shexp"), h)).exp()) } else { 1.0 };
-        let [gate, up] = ["ffn_gate_shexp", "ffn_up_shexp"].map(|name| product(w(name), h));
-        let result = product(w("ffn_down_shexp"), &opened(&gate, &up, silu));
-        update.iter_mut().zip(result).for_each(|(update, x)| *update += share * x);
-    }
-    update
 }
 
 fn attention(r: &Recipe, weights: &Weights, layer: usize, rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
@@ -316,12 +271,12 @@ fn rotate(r: &Recipe, head: &mut [f64], position: usize, window: bool) {
     }
 }
 
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 /// `W · x` for W with rows as long as x.
-fn product(matrix: &[f64], x: &[f64]) -> Vec<f64> {
+pub(crate) fn product(matrix: &[f64], x: &[f64]) -> Vec<f64> {
     matrix.chunks(x.len()).map(|row| dot(row, x)).collect()
 }
 
@@ -329,7 +284,7 @@ fn add_scaled(x: &mut [f64], y: &[f64], scale: f64) {
     x.iter_mut().zip(y).for_each(|(x, y)| *x += scale * y);
 }
 
-fn add(x: &mut [f64], y: &[f64]) {
+pub(crate) fn add(x: &mut [f64], y: &[f64]) {
     x.iter_mut().zip(y).for_each(|(x, y)| *x += y);
 }
 
@@ -342,7 +297,7 @@ fn cap(x: f64, cap: f64) -> f64 {
     if cap == 0.0 { x } else { cap * (x / cap).tanh() }
 }
 
-fn silu(x: f64) -> f64 {
+pub(crate) fn silu(x: f64) -> f64 {
     x / (1.0 + (-x).exp())
 }
 
@@ -350,7 +305,7 @@ fn gelu_tanh(x: f64) -> f64 {
     0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x)).tanh())
 }
 
-fn log_softmax(x: &[f64]) -> Vec<f64> {
+pub(crate) fn log_softmax(x: &[f64]) -> Vec<f64> {
     let max = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let total = max + x.iter().map(|x| (x - max).exp()).sum::<f64>().ln();
     x.iter().map(|x| x - total).collect()
