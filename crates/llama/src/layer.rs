@@ -5,8 +5,8 @@ mod projections;
 use std::slice;
 
 use backend_api::desc::{
-    BinaryDesc, CopyDesc, Matrix, RmsNormDesc, RopeAppendDesc, RopeAppendShape, RopeDesc, RopeShape,
-    RopeStyle, RopeTables, TensorDesc,
+    BinaryDesc, CopyDesc, LayerNormDesc, Matrix, RmsNormDesc, RopeAppendDesc, RopeAppendShape, RopeDesc,
+    RopeShape, RopeStyle, RopeTables, TensorDesc,
 };
 use backend_api::owned::Buffer;
 use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType, Gate};
@@ -34,7 +34,7 @@ const GPT_OSS_TENSORS: [&str; 9] = [
     "ffn_down_exps.bias",
 ];
 
-/// Attention and a feed-forward network, or experts, with norms before each, after each, or both.
+/// Attention and a feed-forward network, or experts, with norms before each, after each, or both, or one before both.
 #[derive(Debug)]
 pub(crate) struct Layer {
     index: usize,
@@ -68,9 +68,11 @@ impl Layer {
             GPT_OSS_TENSORS.iter().try_for_each(|part| loader.require(&name(part)))?;
         }
         // A factor of what is normalised afterwards would be none, so that a file with both is refused.
-        let post_norm = |loader: &mut Loader<'_>, part: &str| match config.residual_scale {
-            1.0 => loader.f32_vector_if(config.architecture.has_post_norms(), &norm(part), hidden),
-            _ => Ok(None),
+        let is_parallel = config.architecture.has_parallel_blocks();
+        let may_post_norm = config.residual_scale == 1.0 && !is_parallel;
+        let post_norm = |loader: &mut Loader<'_>, part: &str| match may_post_norm {
+            true => loader.f32_vector_if(config.architecture.has_post_norms(), &norm(part), hidden),
+            false => Ok(None),
         };
         // Where an architecture has none, a file with one is refused.
         let has_pre_norms = config.architecture.has_pre_norms();
@@ -99,7 +101,7 @@ impl Layer {
                 config.residual_scale,
             )?,
             attention_post_norm,
-            ffn_norm: pre_norm(loader, ffn_norm)?,
+            ffn_norm: if is_parallel { None } else { pre_norm(loader, ffn_norm)? },
             feed_forward,
             ffn_post_norm,
         })
@@ -149,19 +151,29 @@ impl Layer {
         let heads = Heads { layer: self.index, sinks: self.sinks.as_ref() };
         pass.cache.attend(backend, config, heads, a, &pass.placement)?;
         let context = packed(&a.context, config.query_width());
-        self.add(pass, &self.attention_output, context, self.attention_post_norm.as_ref())?;
-
+        let add_attention =
+            || self.add(pass, &self.attention_output, context, self.attention_post_norm.as_ref());
         let gate = match config.architecture {
             architecture if architecture.is_gemma() => Gate::GegluTanh,
             Architecture::GptOss => Gate::SwigluOai,
             _ => Gate::Swiglu,
         };
         match &self.feed_forward {
+            // Both read `x` before anything is added to it.
+            FeedForward::Dense(network) if config.architecture.has_parallel_blocks() => {
+                let inner = network.forward_inner(pass, self.attention_norm.as_ref(), gate)?;
+                add_attention()?;
+                self.add(pass, &network.down, inner, None)
+            }
             FeedForward::Dense(network) => {
+                add_attention()?;
                 let inner = network.forward_inner(pass, self.ffn_norm.as_ref(), gate)?;
                 self.add(pass, &network.down, inner, self.ffn_post_norm.as_ref())
             }
-            FeedForward::Experts(experts) => experts.forward(pass, self.ffn_norm.as_ref(), gate),
+            FeedForward::Experts(experts) => {
+                add_attention()?;
+                experts.forward(pass, self.ffn_norm.as_ref(), gate)
+            }
         }
     }
 
@@ -266,6 +278,13 @@ pub(crate) fn input_of_block(pass: &Pass<'_>, norm: Option<&Buffer>) -> BackendR
 /// Normalises `rows` packed rows of the residual stream into `activations.normed`.
 pub(crate) fn normalise(pass: &Pass<'_>, x: &Buffer, weight: &Buffer, rows: usize) -> BackendResult<()> {
     let (a, hidden) = (pass.activations, pass.config.hidden);
+    if pass.config.architecture.has_layer_norms() {
+        let desc = LayerNormDesc::new(RESIDUAL, x.ptr(), a.normed.ptr(), rows, hidden)
+            .with_output_dtype(a.dtype)
+            .with_eps(pass.config.rms_eps)
+            .with_weight(weight.ptr());
+        return pass.backend.layer_norm(&desc);
+    }
     let desc = RmsNormDesc::new(RESIDUAL, x.ptr(), a.normed.ptr(), rows, hidden)
         .with_output_dtype(a.dtype)
         .with_eps(pass.config.rms_eps)

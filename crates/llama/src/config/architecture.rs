@@ -48,6 +48,10 @@ pub enum Architecture {
     Exaone4,
     /// Dense models of Hunyuan: norms of queries and keys that are rotated already.
     HunyuanDense,
+    /// Command R and Aya 23: layer norms, one of which attention and its network both read.
+    CommandR,
+    /// Command R7B and A: as Command R, with a window and rotations in three of four layers and neither in the others.
+    Cohere2,
 }
 
 impl Architecture {
@@ -75,10 +79,12 @@ impl Architecture {
             Self::Glm4 => "glm4",
             Self::Exaone4 => "exaone4",
             Self::HunyuanDense => "hunyuan-dense",
+            Self::CommandR => "command-r",
+            Self::Cohere2 => "cohere2",
         }
     }
 
-    pub(super) const ALL: [Self; 20] = [
+    pub(super) const ALL: [Self; 22] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -99,6 +105,8 @@ impl Architecture {
         Self::Glm4,
         Self::Exaone4,
         Self::HunyuanDense,
+        Self::CommandR,
+        Self::Cohere2,
     ];
 
     /// What a file says that it is, if that is known.
@@ -146,11 +154,26 @@ impl Architecture {
     /// Whether the weights of the architecture's files are permuted, so that the elements of a rotated pair are neighbours.
     pub(super) const fn has_neighbouring_pairs(self) -> bool {
         self.is_granite()
+            || self.is_cohere()
             || matches!(self, Self::Llama | Self::SmolLm3 | Self::Mistral3 | Self::Ernie45 | Self::Glm4)
     }
 
     pub(super) const fn is_granite(self) -> bool {
         matches!(self, Self::Granite | Self::GraniteMoe)
+    }
+
+    pub(super) const fn is_cohere(self) -> bool {
+        matches!(self, Self::CommandR | Self::Cohere2)
+    }
+
+    /// Whether norms subtract the mean: layer norms without a bias.
+    pub(crate) const fn has_layer_norms(self) -> bool {
+        self.is_cohere()
+    }
+
+    /// Whether a layer's network reads what attention reads, and not what it adds.
+    pub(crate) const fn has_parallel_blocks(self) -> bool {
+        self.is_cohere()
     }
 
     pub(crate) const fn is_gemma(self) -> bool {
@@ -161,7 +184,7 @@ impl Architecture {
     pub(super) const fn window_pattern(self) -> usize {
         match self {
             Self::Gemma2 | Self::GptOss => 2,
-            Self::Olmo2 | Self::Exaone4 => 4,
+            Self::Olmo2 | Self::Exaone4 | Self::Cohere2 => 4,
             Self::Gemma3 => 6,
             _ => 1,
         }

@@ -102,7 +102,9 @@ impl RopeConfig {
             }
             Architecture::SmolLm3 => Some(4),
             // Layers that see all keys where others have a window.
-            Architecture::Exaone4 => has_window.then_some(architecture.window_pattern()),
+            Architecture::Exaone4 | Architecture::Cohere2 => {
+                has_window.then_some(architecture.window_pattern())
+            }
             _ => None,
         };
         Ok(Self {

@@ -38,7 +38,11 @@ impl Projections {
         let parts = [(name("attn_q"), q), (name("attn_k"), kv), (name("attn_v"), kv)];
         let by_head = config.architecture.normalises_heads();
         let [query_len, key_len] = if by_head { [config.head_dim; 2] } else { [q, kv] };
-        let query_norm = loader.vector_if(normalised, &name("attn_q_norm.weight"), query_len)?;
+        // Layer norms of queries and keys, as larger models of Cohere have them, are refused.
+        let query_norm = match config.architecture.has_layer_norms() {
+            true => None,
+            false => loader.vector_if(normalised, &name("attn_q_norm.weight"), query_len)?,
+        };
         let Some(query_norm) = query_norm else {
             return stacked(loader, &parts);
         };

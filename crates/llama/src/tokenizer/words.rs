@@ -51,7 +51,7 @@ impl Words {
         let value = metadata.get(KEY).ok_or_else(|| Error::MissingKey { key: KEY.to_owned() })?;
         match value.text() {
             Some("gpt-2" | "gpt2" | "exaone4") => Ok(Self::Gpt2),
-            Some("smollm" | "refact") => Ok(Self::SmolLm),
+            Some("smollm" | "refact" | "command-r") => Ok(Self::SmolLm),
             Some("llama-bpe" | "llama3" | "llama-v3") => Ok(Self::Llama3),
             Some("dbrx" | "smaug-bpe" | "glm4" | "chatglm-bpe") => Ok(Self::Dbrx),
             Some("qwen2" | "deepseek-r1-qwen") => Ok(Self::Qwen2),
@@ -64,7 +64,7 @@ impl Words {
                 let got = other.map_or_else(|| format!("{value:?}"), str::to_owned);
                 Err(Error::value(
                     KEY,
-                    "gpt-2, exaone4, smollm, refact, llama-bpe, dbrx, smaug-bpe, glm4, chatglm-bpe, qwen2, seed-coder, \
+                    "gpt-2, exaone4, smollm, refact, command-r, llama-bpe, dbrx, smaug-bpe, glm4, chatglm-bpe, qwen2, seed-coder, \
                      tekken, gpt-4o or hunyuan-dense",
                     got,
                 ))
@@ -175,6 +175,7 @@ mod tests {
             ("gpt-2", Words::Gpt2),
             ("exaone4", Words::Gpt2),
             ("refact", Words::SmolLm),
+            ("command-r", Words::SmolLm),
             ("dbrx", Words::Dbrx),
             ("smaug-bpe", Words::Dbrx),
             ("glm4", Words::Dbrx),

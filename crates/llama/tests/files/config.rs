@@ -226,6 +226,11 @@ fn factors_of_granite_are_those_of_the_file() {
     assert_eq!(of("granitemoe", &all).unwrap(), [12.0, 0.5, 0.25, 8.0]);
     assert_eq!(refused("granite", &[]), "granite.logit_scale");
     assert_eq!(refused("granitemoe", &[]), "granitemoe.logit_scale");
+    let epsilon = ("attention.layer_norm_epsilon", 1e-5);
+    assert_eq!(of("command-r", &[epsilon, ("logit_scale", 0.0625)]).unwrap(), [1.0, 0.25, 1.0, 16.0]);
+    assert_eq!(refused("command-r", &[epsilon]), "command-r.logit_scale");
+    assert_eq!(refused("command-r", &[logits]), format!("command-r.{}", epsilon.0));
+    assert_eq!(refused("command-r", &[epsilon, logits, all[0]]), "command-r.embedding_scale");
     for (name, scale) in all {
         for wrong in [0.0, -1.0, f32::NAN, f32::INFINITY, 1e-40, 3e38] {
             let more = if name == logits.0 { vec![(name, wrong)] } else { vec![logits, (name, wrong)] };

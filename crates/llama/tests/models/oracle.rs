@@ -58,6 +58,10 @@ pub(crate) struct Recipe {
     /// Of all queries of a token, and of all of its keys.
     pub(crate) whole_qk_norm: bool,
     pub(crate) pre_norms: bool,
+    /// Norms subtract the mean.
+    pub(crate) layer_norms: bool,
+    /// The network reads what attention reads.
+    pub(crate) parallel: bool,
     /// What the norm before the network is called.
     pub(crate) ffn_norm: &'static str,
     pub(crate) post_norms: bool,
@@ -121,7 +125,9 @@ pub(crate) fn log_probabilities(recipe: &Recipe, weights: &Weights, tokens: &[u3
         .collect();
     for layer in 0..r.layers {
         let name = |part: &str| format!("blk.{layer}.{part}");
-        let before = |x: &[f64], part: &str| if r.pre_norms { norm(x, w(&name(part))) } else { x.to_vec() };
+        let before = |x: &[f64], part: &str| {
+            if r.pre_norms { norm_of_stream(r, x, w(&name(part))) } else { x.to_vec() }
+        };
         let normed: Vec<_> = rows.iter().map(|x| before(x, "attn_norm")).collect();
         let attended = attention(r, weights, layer, &normed);
         for (x, attended) in rows.iter_mut().zip(attended) {
@@ -134,8 +140,8 @@ pub(crate) fn log_probabilities(recipe: &Recipe, weights: &Weights, tokens: &[u3
             }
             add_scaled(x, &update, r.residual_scale);
         }
-        for x in &mut rows {
-            let h = before(x, r.ffn_norm);
+        for (x, normed) in rows.iter_mut().zip(normed) {
+            let h = if r.parallel { normed } else { before(x, r.ffn_norm) };
             let mut update = match &r.experts {
                 Some(experts) => mixture(experts, &|part| weights[&name(part)].as_slice(), &h),
                 None => {
@@ -155,7 +161,7 @@ pub(crate) fn log_probabilities(recipe: &Recipe, weights: &Weights, tokens: &[u3
         }
     }
     let output = if r.tied { w("token_embd") } else { w("output") };
-    let logits = rows.iter().map(|x| product(output, &norm(x, w("output_norm"))));
+    let logits = rows.iter().map(|x| product(output, &norm_of_stream(r, x, w("output_norm"))));
     logits
         .map(|logits| {
             log_softmax(&logits.iter().map(|&x| cap(x / r.logit_scale, r.softcaps[1])).collect::<Vec<_>>())
@@ -286,6 +292,11 @@ fn add_scaled(x: &mut [f64], y: &[f64], scale: f64) {
 
 pub(crate) fn add(x: &mut [f64], y: &[f64]) {
     x.iter_mut().zip(y).for_each(|(x, y)| *x += y);
+}
+
+fn norm_of_stream(r: &Recipe, x: &[f64], weight: &[f64]) -> Vec<f64> {
+    let mean = if r.layer_norms { x.iter().sum::<f64>() / x.len() as f64 } else { 0.0 };
+    norm(&x.iter().map(|x| x - mean).collect::<Vec<_>>(), weight)
 }
 
 fn norm(x: &[f64], weight: &[f64]) -> Vec<f64> {

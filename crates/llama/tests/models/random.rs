@@ -48,7 +48,9 @@ impl RandomModel {
         }
         for layer in 0..r.layers {
             let name = |part: &str| format!("blk.{layer}.{part}");
-            for norm in ["attn_norm", r.ffn_norm].iter().filter(|_| r.pre_norms) {
+            let norms = ["attn_norm", r.ffn_norm];
+            let norms = if r.parallel { &norms[..1] } else { &norms };
+            for norm in norms.iter().filter(|_| r.pre_norms) {
                 made.vector(&name(norm), r.hidden)?;
             }
             if r.fused {
@@ -130,7 +132,8 @@ impl Made {
         ] {
             writer.set(key(name), Value::U32(size as u32));
         }
-        writer.set(key("attention.layer_norm_rms_epsilon"), Value::F32(EPS as f32));
+        let epsilon = if r.layer_norms { "layer_norm_epsilon" } else { "layer_norm_rms_epsilon" };
+        writer.set(key(&format!("attention.{epsilon}")), Value::F32(EPS as f32));
         writer.set(key("rope.freq_base"), Value::F32(r.rope_base as f32));
         if r.rope_divisor != 1.0 {
             writer.set(key("rope.scaling.type"), Value::Text("linear".to_owned()));
@@ -161,7 +164,11 @@ impl Made {
             ("embedding_scale", is_granite.then_some(r.embedding_scale)),
             ("attention.scale", r.attention_scale),
             ("residual_scale", is_granite.then_some(r.residual_scale)),
-            ("logit_scale", is_granite.then_some(r.logit_scale)),
+            // Cohere multiplies by it.
+            (
+                "logit_scale",
+                is_granite.then_some(r.logit_scale).or(r.parallel.then_some(1.0 / r.logit_scale)),
+            ),
         ] {
             if let Some(scale) = scale {
                 writer.set(key(name), Value::F32(scale as f32));

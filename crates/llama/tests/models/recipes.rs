@@ -38,6 +38,8 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
         norms_rotated: false,
         whole_qk_norm: false,
         pre_norms: true,
+        layer_norms: false,
+        parallel: false,
         ffn_norm: "ffn_norm",
         post_norms: false,
         fused: false,
@@ -201,6 +203,24 @@ pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
             let norms = Recipe { qk_norm: true, norms_rotated: true, tied: true, ..base };
             Recipe { rope_base: 11_158_840.0, head_dim, rotary_dim: head_dim, ..norms }
         }
+        "command-r" => Recipe {
+            interleaved: true,
+            layer_norms: true,
+            parallel: true,
+            tied: true,
+            rope_base: 8e6,
+            logit_scale: 4.0,
+            ..base
+        },
+        "cohere2" => Recipe {
+            architecture,
+            layers: 5,
+            rope_base: 50_000.0,
+            window_rope_base: 50_000.0,
+            window: |layer| (layer % 4 < 3).then_some(WINDOW),
+            rotates: |layer| layer % 4 < 3,
+            ..recipe("command-r", hidden)
+        },
         "phi3" => Recipe { fused: true, rotary_dim: hidden / 8, ..base },
         _ => Recipe { interleaved: true, ..base },
     }

@@ -56,6 +56,7 @@ pub(crate) fn missing_tensors_are_named(backend: &Arc<dyn ComputeBackend>) -> an
         ("olmo2", [heads, after].concat()),
         ("exaone4", [heads, after].concat()),
         ("hunyuan-dense", heads.to_vec()),
+        ("cohere2", vec!["attn_norm"]),
         ("seed_oss", vec!["post_attention_norm"]),
         ("glm4", [after.to_vec(), vec!["attn_norm", "ffn_norm"]].concat()),
     ] {
@@ -95,6 +96,9 @@ pub(crate) fn other_tensors_are_refused(backend: &Arc<dyn ComputeBackend>) -> an
         ("granitemoe", "blk.1.ffn_up_shexp.weight"),
         ("olmo2", "blk.0.attn_norm.weight"),
         ("exaone4", "blk.0.ffn_norm.weight"),
+        ("cohere2", "blk.0.ffn_norm.weight"),
+        ("cohere2", "blk.1.post_attention_norm.weight"),
+        ("command-r", "blk.1.attn_q_norm.weight"),
         ("seed_oss", "blk.0.ffn_norm.weight"),
     ] {
         check(&with(architecture, name)?.file, name)?;
