@@ -7,10 +7,14 @@
 //! `FOLDER/index.json` has for each model its file's name, tokens, and the logarithms of the probabilities of what
 //! follows each of them.
 
+#[path = "../tests/models/mixture.rs"]
+mod mixture;
 #[path = "../tests/models/oracle.rs"]
 mod oracle;
 #[path = "../tests/models/random.rs"]
 mod random;
+#[path = "../tests/models/recipes.rs"]
+mod recipes;
 #[path = "../tests/models/writer.rs"]
 mod writer;
 
@@ -18,7 +22,8 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use candle_core::quantized::GgmlDType;
-use random::{RandomModel, recipe};
+use random::RandomModel;
+use recipes::recipe;
 use serde_json::json;
 
 /// Architecture, numbers in a row, format, and the other format of a mixture.

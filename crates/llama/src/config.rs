@@ -46,7 +46,7 @@ pub struct Config {
     pub experts: Option<ExpertConfig>,
     /// Tokens of the vocabulary.
     pub vocabulary: usize,
-    /// Added to the mean square in norms.
+    /// Added to the mean square in norms, and to the variance in layer norms.
     pub rms_eps: f64,
     /// Factor of the scores of attention.
     pub attention_scale: f64,
@@ -118,8 +118,11 @@ impl Config {
         };
         let scales = Scales::new(&keys, architecture, scales)?;
         let context_length = keys.size("context_length")?;
-        let rms_eps = keys.number("attention.layer_norm_rms_epsilon")?;
-        keys.require("attention.layer_norm_rms_epsilon", rms_eps >= 0.0, "0 or more", rms_eps)?;
+        let has_layer_norms = architecture.has_layer_norms();
+        let key =
+            if has_layer_norms { "attention.layer_norm_epsilon" } else { "attention.layer_norm_rms_epsilon" };
+        let rms_eps = keys.number(key)?;
+        keys.require(key, rms_eps >= 0.0, "0 or more", rms_eps)?;
         let window = window(&keys, architecture, layers)?;
         let softcap = |key, default| keys.number_or(key, default);
         let gemma2 = architecture == Architecture::Gemma2;
@@ -171,8 +174,10 @@ impl Config {
 fn window(keys: &Keys<'_>, architecture: Architecture, layers: usize) -> Result<Option<usize>> {
     let key = "attention.sliding_window";
     let window = match architecture {
-        Architecture::Gemma3 | Architecture::GptOss => Some(keys.size(key)?),
+        Architecture::Gemma3 | Architecture::GptOss | Architecture::Cohere2 => Some(keys.size(key)?),
         Architecture::Gemma2 => Some(keys.size_or(key, 4096)?),
+        // The larger model has one whether its file says so or not.
+        Architecture::Exaone4 if layers == 64 => Some(keys.size_or(key, 4096)?),
         _ => keys.optional_size(key)?.filter(|&window| window > 0),
     };
     // Of how many layers the last one sees all keys, or which layers have a window.

@@ -34,6 +34,7 @@ pub(crate) struct Network {
 /// Networks of which each token uses those that the router chooses.
 #[derive(Debug)]
 pub(crate) struct Experts {
+    /// With the model's factor of what a block adds in that of the weights.
     config: ExpertConfig,
     router: Linear,
     /// Of each expert, the gate's rows and then those that it opens.
@@ -46,8 +47,8 @@ pub(crate) struct Experts {
 #[derive(Debug)]
 struct Shared {
     network: Network,
-    /// The row whose product with a token says how much of it.
-    gate: Weight,
+    /// The row whose product with a token says how much of it, if that isn't all.
+    gate: Option<Weight>,
 }
 
 /// The matrices of all experts, one after the other.
@@ -146,10 +147,13 @@ impl Experts {
         let down = loader.experts(&[name("ffn_down_exps")], [count, hidden, inner])?;
         let shared = if shared_intermediate > 0 {
             let network = Network::load(loader, model, shared_intermediate, &name, "_shexp")?;
-            Some(Shared { network, gate: loader.row(&name("ffn_gate_inp_shexp.weight"), hidden)? })
+            let is_gated = model.architecture == Architecture::Qwen2Moe;
+            let gate = is_gated.then(|| loader.row(&name("ffn_gate_inp_shexp.weight"), hidden));
+            Some(Shared { network, gate: gate.transpose()? })
         } else {
             None
         };
+        let config = ExpertConfig { scale: config.scale * model.residual_scale, ..config };
         Ok(Self { config, router, gate_up, down, shared })
     }
 
@@ -175,15 +179,19 @@ impl Experts {
         // Both networks read `x` before anything is added to it.
         if let Some(Shared { network, gate: of }) = &self.shared {
             let share = Matrix::new(experts.share.ptr(), a.dtype, 1);
-            of.product(backend, rows, normed, share, None, Into::Assign)?;
-            let packed = [rows, 1];
-            let tensor = TensorDesc::packed(share.ptr, a.dtype, &packed);
-            backend.unary_ext(&UnaryDesc::new(UnaryOp::Sigmoid, tensor, tensor))?;
+            if let Some(of) = of {
+                of.product(backend, rows, normed, share, None, Into::Assign)?;
+                let packed = [rows, 1];
+                let tensor = TensorDesc::packed(share.ptr, a.dtype, &packed);
+                backend.unary_ext(&UnaryDesc::new(UnaryOp::Sigmoid, tensor, tensor))?;
+            }
             let inside = network.forward_inner(pass, norm, gate)?;
-            let shape = [rows, network.inner];
-            let part = TensorDesc::strided(share.ptr, a.dtype, &shape, &[1, 0]);
-            let inside_tensor = TensorDesc::packed(inside.ptr, a.dtype, &shape);
-            backend.binary_ext(&BinaryDesc::new(BinaryOp::Mul, inside_tensor, part, inside_tensor))?;
+            if of.is_some() {
+                let shape = [rows, network.inner];
+                let part = TensorDesc::strided(share.ptr, a.dtype, &shape, &[1, 0]);
+                let inside_tensor = TensorDesc::packed(inside.ptr, a.dtype, &shape);
+                backend.binary_ext(&BinaryDesc::new(BinaryOp::Mul, inside_tensor, part, inside_tensor))?;
+            }
             network.down.forward(backend, rows, inside, x, Into::Add)?;
         }
         let mut down = ExpertMatmulDesc::new(shape, inner, self.down.matrix, indices, x)

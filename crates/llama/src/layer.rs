@@ -1,10 +1,12 @@
 //! One layer of a decoder.
 
+mod projections;
+
 use std::slice;
 
 use backend_api::desc::{
-    BinaryDesc, CopyDesc, Matrix, RmsNormDesc, RopeAppendDesc, RopeAppendShape, RopeDesc, RopeShape,
-    RopeStyle, RopeTables, TensorDesc,
+    BinaryDesc, CopyDesc, LayerNormDesc, Matrix, RmsNormDesc, RopeAppendDesc, RopeAppendShape, RopeDesc,
+    RopeShape, RopeStyle, RopeTables, TensorDesc,
 };
 use backend_api::owned::Buffer;
 use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType, Gate};
@@ -15,8 +17,9 @@ use crate::feed_forward::FeedForward;
 use crate::linear::{Into, Linear};
 use crate::precision::RESIDUAL;
 use crate::rotations::Rotations;
-use crate::weights::{Loader, NeighbouringPairs, Weight};
+use crate::weights::{Loader, Weight};
 use crate::{Architecture, Config, Result};
+use projections::Projections;
 
 /// What every layer of gpt-oss has; without a bias it would compute something else.
 const GPT_OSS_TENSORS: [&str; 9] = [
@@ -31,7 +34,7 @@ const GPT_OSS_TENSORS: [&str; 9] = [
     "ffn_down_exps.bias",
 ];
 
-/// Attention and a feed-forward network, or experts, with norms before each, after each, or both.
+/// Attention and a feed-forward network, or experts, with norms before each, after each, or both, or one before both.
 #[derive(Debug)]
 pub(crate) struct Layer {
     index: usize,
@@ -43,15 +46,6 @@ pub(crate) struct Layer {
     ffn_norm: Option<Buffer>,
     feed_forward: FeedForward,
     ffn_post_norm: Option<Buffer>,
-}
-
-/// Queries, keys and values.
-#[derive(Debug)]
-enum Projections {
-    /// One product for all three, in which the elements of a rotated pair are neighbours.
-    Stacked(Linear),
-    /// Three products, as queries and keys are normalised before they are rotated: each head, or all heads of a token together.
-    Normalised { parts: [Linear; 3], query_norm: Buffer, key_norm: Buffer, by_head: bool },
 }
 
 /// The operands of a forward pass besides the weights.
@@ -74,9 +68,11 @@ impl Layer {
             GPT_OSS_TENSORS.iter().try_for_each(|part| loader.require(&name(part)))?;
         }
         // A factor of what is normalised afterwards would be none, so that a file with both is refused.
-        let post_norm = |loader: &mut Loader<'_>, part: &str| match config.residual_scale {
-            1.0 => loader.f32_vector_if(config.architecture.has_post_norms(), &norm(part), hidden),
-            _ => Ok(None),
+        let is_parallel = config.architecture.has_parallel_blocks();
+        let may_post_norm = config.residual_scale == 1.0 && !is_parallel;
+        let post_norm = |loader: &mut Loader<'_>, part: &str| match may_post_norm {
+            true => loader.f32_vector_if(config.architecture.has_post_norms(), &norm(part), hidden),
+            false => Ok(None),
         };
         // Where an architecture has none, a file with one is refused.
         let has_pre_norms = config.architecture.has_pre_norms();
@@ -105,7 +101,7 @@ impl Layer {
                 config.residual_scale,
             )?,
             attention_post_norm,
-            ffn_norm: pre_norm(loader, ffn_norm)?,
+            ffn_norm: if is_parallel { None } else { pre_norm(loader, ffn_norm)? },
             feed_forward,
             ffn_post_norm,
         })
@@ -147,24 +143,37 @@ impl Layer {
         let packed = |buffer: &Buffer, row| Matrix::new(buffer.ptr(), a.dtype, row);
 
         self.projections.forward(pass, self.attention_norm.as_ref())?;
+        if !config.architecture.normalises_rotated() {
+            self.projections.normalise(pass)?;
+        }
         self.rotate_and_append(pass)?;
         pass.rotations.scale_queries(pass)?;
         let heads = Heads { layer: self.index, sinks: self.sinks.as_ref() };
         pass.cache.attend(backend, config, heads, a, &pass.placement)?;
         let context = packed(&a.context, config.query_width());
-        self.add(pass, &self.attention_output, context, self.attention_post_norm.as_ref())?;
-
+        let add_attention =
+            || self.add(pass, &self.attention_output, context, self.attention_post_norm.as_ref());
         let gate = match config.architecture {
             architecture if architecture.is_gemma() => Gate::GegluTanh,
             Architecture::GptOss => Gate::SwigluOai,
             _ => Gate::Swiglu,
         };
         match &self.feed_forward {
+            // Both read `x` before anything is added to it.
+            FeedForward::Dense(network) if config.architecture.has_parallel_blocks() => {
+                let inner = network.forward_inner(pass, self.attention_norm.as_ref(), gate)?;
+                add_attention()?;
+                self.add(pass, &network.down, inner, None)
+            }
             FeedForward::Dense(network) => {
+                add_attention()?;
                 let inner = network.forward_inner(pass, self.ffn_norm.as_ref(), gate)?;
                 self.add(pass, &network.down, inner, self.ffn_post_norm.as_ref())
             }
-            FeedForward::Experts(experts) => experts.forward(pass, self.ffn_norm.as_ref(), gate),
+            FeedForward::Experts(experts) => {
+                add_attention()?;
+                experts.forward(pass, self.ffn_norm.as_ref(), gate)
+            }
         }
     }
 
@@ -194,7 +203,9 @@ impl Layer {
     fn rotate_and_append(&self, pass: &Pass<'_>) -> BackendResult<()> {
         let Pass { backend, config, activations: a, rotations, cache, .. } = *pass;
         let tables = rotations.of_layer(config, self.index);
-        match cache.rope_append_target(config, self.index, a, &pass.placement).filter(|_| a.is_stacked) {
+        let is_normalised_last = config.architecture.normalises_rotated();
+        let target = cache.rope_append_target(config, self.index, a, &pass.placement);
+        match target.filter(|_| a.is_stacked && !is_normalised_last) {
             Some(target) => {
                 let shape = RopeAppendShape {
                     rows: a.rows,
@@ -212,6 +223,9 @@ impl Layer {
             None => {
                 if config.rope.rotates(self.index) {
                     self.rotate(pass, tables)?;
+                }
+                if is_normalised_last {
+                    self.projections.normalise(pass)?;
                 }
                 cache.append(backend, config, self.index, a, &pass.placement)
             }
@@ -246,58 +260,6 @@ impl Layer {
     }
 }
 
-impl Projections {
-    fn load(loader: &mut Loader<'_>, config: &Config, index: usize) -> Result<Self> {
-        let name = |part: &str| format!("blk.{index}.{part}");
-        let (q, kv, hidden) = (config.query_width(), config.kv_width(), config.hidden);
-        let normalised = config.architecture.has_query_norms();
-        // With them, a backend may rotate what a product makes in its launch.
-        let order = (config.rope.style == RopeStyle::Half).then_some(NeighbouringPairs {
-            rows: q + kv,
-            head_dim: config.head_dim,
-            rotary_dim: config.rope.dim,
-        });
-        let stacked = |loader: &mut _, parts: &[(String, usize)]| {
-            Linear::with_neighbouring_pairs(loader, parts, hidden, order).map(Self::Stacked)
-        };
-        if loader.has(&name("attn_qkv.weight")) && !normalised {
-            return stacked(loader, &[(name("attn_qkv"), q + 2 * kv)]);
-        }
-        let parts = [(name("attn_q"), q), (name("attn_k"), kv), (name("attn_v"), kv)];
-        let by_head = config.architecture.normalises_heads();
-        let [query_len, key_len] = if by_head { [config.head_dim; 2] } else { [q, kv] };
-        let query_norm = loader.vector_if(normalised, &name("attn_q_norm.weight"), query_len)?;
-        let Some(query_norm) = query_norm else {
-            return stacked(loader, &parts);
-        };
-        let key_norm = loader.vector(&name("attn_k_norm.weight"), key_len)?;
-        let [query, key, value] = parts.map(|part| Linear::load(loader, &[part], hidden));
-        Ok(Self::Normalised { parts: [query?, key?, value?], query_norm, key_norm, by_head })
-    }
-
-    /// Projects the pass's `x`, normalised if there is a norm.
-    fn forward(&self, pass: &Pass<'_>, norm: Option<&Buffer>) -> BackendResult<()> {
-        let Pass { backend, config, activations: a, .. } = *pass;
-        match self {
-            Self::Stacked(linear) => linear.forward_normed(pass, norm, a.parts[0]),
-            Self::Normalised { parts, query_norm, key_norm, by_head } => {
-                let x = input_of_block(pass, norm)?;
-                for (linear, part) in parts.iter().zip(a.parts) {
-                    linear.forward(backend, a.rows, x, part, Into::Assign)?;
-                }
-                // Activations of such a layer have both packed.
-                let Some([queries, keys]) = &a.packed else { return Ok(()) };
-                let shape = |heads: usize| match by_head {
-                    true => [a.rows * heads, config.head_dim],
-                    false => [a.rows, heads * config.head_dim],
-                };
-                rms_norm(pass, a.dtype, queries, query_norm, shape(config.heads))?;
-                rms_norm(pass, a.dtype, keys, key_norm, shape(config.kv_heads))
-            }
-        }
-    }
-}
-
 /// What a block's products read: rows of the residual stream, normalised if there is a norm, in the type of activations.
 pub(crate) fn input_of_block(pass: &Pass<'_>, norm: Option<&Buffer>) -> BackendResult<Matrix> {
     let (a, hidden) = (pass.activations, pass.config.hidden);
@@ -316,6 +278,13 @@ pub(crate) fn input_of_block(pass: &Pass<'_>, norm: Option<&Buffer>) -> BackendR
 /// Normalises `rows` packed rows of the residual stream into `activations.normed`.
 pub(crate) fn normalise(pass: &Pass<'_>, x: &Buffer, weight: &Buffer, rows: usize) -> BackendResult<()> {
     let (a, hidden) = (pass.activations, pass.config.hidden);
+    if pass.config.architecture.has_layer_norms() {
+        let desc = LayerNormDesc::new(RESIDUAL, x.ptr(), a.normed.ptr(), rows, hidden)
+            .with_output_dtype(a.dtype)
+            .with_eps(pass.config.rms_eps)
+            .with_weight(weight.ptr());
+        return pass.backend.layer_norm(&desc);
+    }
     let desc = RmsNormDesc::new(RESIDUAL, x.ptr(), a.normed.ptr(), rows, hidden)
         .with_output_dtype(a.dtype)
         .with_eps(pass.config.rms_eps)

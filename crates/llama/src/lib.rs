@@ -30,7 +30,8 @@
 //! From the file up:
 //! * [`gguf`]: the file format.
 //! * [`Config`]: what the metadata says of the architecture: Llama, Mistral, Ministral 3, Qwen 2 and 3, Gemma 1 to 3,
-//!   Phi 3, Granite, SmolLM 3, OLMo 2 and 3, ERNIE 4.5, Seed-OSS, gpt-oss, and Mixtral and Qwen with experts.
+//!   Phi 3, Granite, SmolLM 3, OLMo 2 and 3, ERNIE 4.5, Seed-OSS, GLM 4, EXAONE 4, Hunyuan, Command R, gpt-oss, and
+//!   Mixtral, Qwen and Granite with experts.
 //! * [`Model`]: the weights on a device.
 //! * [`Session`]: sequences with their caches of keys and values. [`Session::step`] takes the next tokens of
 //!   several sequences, many or few of each; [`Session::decode_sampled`] chooses tokens on the device, where they stay

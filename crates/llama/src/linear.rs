@@ -187,13 +187,12 @@ impl Linear {
         let a = pass.activations;
         if let [part] = self.parts.as_slice() {
             let y = Matrix::new(a.inner.ptr(), a.dtype, inner);
-            let desc = match (norm, part.weight.storage) {
-                (Some(norm), _) => part.normed(pass, norm, y),
+            let desc = match (norm.and_then(|norm| part.normed(pass, norm, y)), part.weight.storage) {
                 (None, Storage::Quant(format)) => {
-                    let x = input_of_block(pass, None)?;
+                    let x = input_of_block(pass, norm)?;
                     Some(part.weight.quantised(format, a.rows, x, y, part.bias.as_ref()))
                 }
-                (None, Storage::Dense(_)) => None,
+                (desc, _) => desc,
             };
             if let Some(desc) = desc {
                 return pass.backend.quant_matmul(&desc.with_gate(gate));
@@ -210,7 +209,7 @@ impl Linear {
 }
 
 impl Part {
-    /// The product with the pass's `x`, normalised; `None` if the weights aren't quantised.
+    /// The product with the pass's `x`, normalised; `None` as for [`Weight::normed`].
     fn normed(&self, pass: &Pass<'_>, norm: &Buffer, y: Matrix) -> Option<QuantMatmulDesc> {
         let a = pass.activations;
         self.weight.normed(
@@ -225,7 +224,8 @@ impl Part {
 }
 
 impl Weight {
-    /// `y = s · rms_norm(x) · Wᵀ + b` of packed rows of the hidden size; `None` if the weights aren't quantised.
+    /// `y = s · rms_norm(x) · Wᵀ + b` of packed rows of the hidden size; `None` if the weights aren't quantised, or the
+    /// architecture has layer norms.
     pub(crate) fn normed(
         &self,
         pass: &Pass<'_>,
@@ -236,6 +236,9 @@ impl Weight {
         bias: Option<&Buffer>,
     ) -> Option<QuantMatmulDesc> {
         let Storage::Quant(format) = self.storage else { return None };
+        if pass.config.architecture.has_layer_norms() {
+            return None;
+        }
         let a = pass.activations;
         let x = Matrix::new(x.ptr(), RESIDUAL, pass.config.hidden);
         let desc = self.quantised(format, rows, x, y, bias);

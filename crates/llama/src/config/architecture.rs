@@ -26,6 +26,8 @@ pub enum Architecture {
     GptOss,
     /// Granite 3 and dense models of Granite 4: factors of embeddings, scores, blocks and logits.
     Granite,
+    /// Granite 3 and 4 with experts, beside which a network may be that all tokens use.
+    GraniteMoe,
     /// SmolLM 3: no rotation in every fourth layer.
     SmolLm3,
     /// OLMo 2 and 3: norms after each block and not before, and of whole rows of queries and of keys; in OLMo 3 three of four
@@ -39,6 +41,17 @@ pub enum Architecture {
     SeedOss,
     /// The first Gemma.
     Gemma,
+    /// GLM 4 of April 2025: norms before and after each block, a rotation of a part of each head.
+    Glm4,
+    /// EXAONE 4: norms after each block and not before, and of queries and keys; in the larger model three of four layers with
+    /// a window, and no rotation in the others.
+    Exaone4,
+    /// Dense models of Hunyuan: norms of queries and keys that are rotated already.
+    HunyuanDense,
+    /// Command R and Aya 23: layer norms, one of which attention and its network both read.
+    CommandR,
+    /// Command R7B and A: as Command R, with a window and rotations in three of four layers and neither in the others.
+    Cohere2,
 }
 
 impl Architecture {
@@ -56,16 +69,22 @@ impl Architecture {
             Self::Phi3 => "phi3",
             Self::GptOss => "gpt-oss",
             Self::Granite => "granite",
+            Self::GraniteMoe => "granitemoe",
             Self::SmolLm3 => "smollm3",
             Self::Olmo2 => "olmo2",
             Self::Mistral3 => "mistral3",
             Self::Ernie45 => "ernie4_5",
             Self::SeedOss => "seed_oss",
             Self::Gemma => "gemma",
+            Self::Glm4 => "glm4",
+            Self::Exaone4 => "exaone4",
+            Self::HunyuanDense => "hunyuan-dense",
+            Self::CommandR => "command-r",
+            Self::Cohere2 => "cohere2",
         }
     }
 
-    pub(super) const ALL: [Self; 16] = [
+    pub(super) const ALL: [Self; 22] = [
         Self::Llama,
         Self::Qwen2,
         Self::Qwen3,
@@ -76,12 +95,18 @@ impl Architecture {
         Self::Phi3,
         Self::GptOss,
         Self::Granite,
+        Self::GraniteMoe,
         Self::SmolLm3,
         Self::Olmo2,
         Self::Mistral3,
         Self::Ernie45,
         Self::SeedOss,
         Self::Gemma,
+        Self::Glm4,
+        Self::Exaone4,
+        Self::HunyuanDense,
+        Self::CommandR,
+        Self::Cohere2,
     ];
 
     /// What a file says that it is, if that is known.
@@ -92,12 +117,12 @@ impl Architecture {
 
     /// Whether each layer normalises what attention and its network read.
     pub(crate) const fn has_pre_norms(self) -> bool {
-        !matches!(self, Self::Olmo2)
+        !matches!(self, Self::Olmo2 | Self::Exaone4)
     }
 
     /// Whether each layer normalises what attention and its network add.
     pub(crate) const fn has_post_norms(self) -> bool {
-        matches!(self, Self::Gemma2 | Self::Gemma3 | Self::Olmo2)
+        matches!(self, Self::Gemma2 | Self::Gemma3 | Self::Olmo2 | Self::Glm4 | Self::Exaone4)
     }
 
     /// The norm between attention and its network, which some call one of attention's output.
@@ -110,7 +135,15 @@ impl Architecture {
 
     /// Whether each layer normalises queries and keys.
     pub(crate) const fn has_query_norms(self) -> bool {
-        matches!(self, Self::Qwen3 | Self::Qwen3Moe | Self::Gemma3 | Self::Olmo2)
+        matches!(
+            self,
+            Self::Qwen3 | Self::Qwen3Moe | Self::Gemma3 | Self::Olmo2 | Self::Exaone4 | Self::HunyuanDense
+        )
+    }
+
+    /// Whether queries and keys are normalised after they are rotated rather than before.
+    pub(crate) const fn normalises_rotated(self) -> bool {
+        matches!(self, Self::HunyuanDense)
     }
 
     /// Whether norms of queries and keys, if a layer has some, are those of each head rather than of all heads of a token.
@@ -120,7 +153,27 @@ impl Architecture {
 
     /// Whether the weights of the architecture's files are permuted, so that the elements of a rotated pair are neighbours.
     pub(super) const fn has_neighbouring_pairs(self) -> bool {
-        matches!(self, Self::Llama | Self::Granite | Self::SmolLm3 | Self::Mistral3 | Self::Ernie45)
+        self.is_granite()
+            || self.is_cohere()
+            || matches!(self, Self::Llama | Self::SmolLm3 | Self::Mistral3 | Self::Ernie45 | Self::Glm4)
+    }
+
+    pub(super) const fn is_granite(self) -> bool {
+        matches!(self, Self::Granite | Self::GraniteMoe)
+    }
+
+    pub(super) const fn is_cohere(self) -> bool {
+        matches!(self, Self::CommandR | Self::Cohere2)
+    }
+
+    /// Whether norms subtract the mean: layer norms without a bias.
+    pub(crate) const fn has_layer_norms(self) -> bool {
+        self.is_cohere()
+    }
+
+    /// Whether a layer's network reads what attention reads, and not what it adds.
+    pub(crate) const fn has_parallel_blocks(self) -> bool {
+        self.is_cohere()
     }
 
     pub(crate) const fn is_gemma(self) -> bool {
@@ -131,7 +184,7 @@ impl Architecture {
     pub(super) const fn window_pattern(self) -> usize {
         match self {
             Self::Gemma2 | Self::GptOss => 2,
-            Self::Olmo2 => 4,
+            Self::Olmo2 | Self::Exaone4 | Self::Cohere2 => 4,
             Self::Gemma3 => 6,
             _ => 1,
         }

@@ -35,13 +35,24 @@ impl ExpertConfig {
             return Ok(None);
         }
         let has_experts = is_gpt_oss
-            || matches!(architecture, Architecture::Llama | Architecture::Qwen2Moe | Architecture::Qwen3Moe);
+            || matches!(
+                architecture,
+                Architecture::Llama
+                    | Architecture::Qwen2Moe
+                    | Architecture::Qwen3Moe
+                    | Architecture::GraniteMoe
+            );
         keys.require("expert_count", has_experts, "0 (no experts)", count)?;
         let used = keys.size("expert_used_count")?;
         keys.require("expert_used_count", used <= count, format!("at most {count}"), used)?;
         let is_qwen2 = architecture == Architecture::Qwen2Moe;
         let intermediate = keys.size_or("expert_feed_forward_length", dense)?;
-        let shared = if is_qwen2 { keys.size_or("expert_shared_feed_forward_length", dense)? } else { 0 };
+        let key = "expert_shared_feed_forward_length";
+        let shared = match architecture {
+            Architecture::Qwen2Moe => keys.size_or(key, dense)?,
+            Architecture::GraniteMoe => keys.optional_size(key)?.unwrap_or(0),
+            _ => 0,
+        };
         // Files say 0 for a factor that they don't have.
         let scale = match keys.number_or("expert_weights_scale", 1.0)? {
             0.0 => 1.0,

@@ -36,6 +36,11 @@ impl<'a> Keys<'a> {
         if holds { Ok(()) } else { Err(Error::value(self.name(key), expected, got)) }
     }
 
+    /// Refuses a file with a key.
+    pub(super) fn refuse(&self, key: &str) -> Result<()> {
+        self.require(key, self.value(key).is_none(), "not to be there", "a value")
+    }
+
     /// A size that may be missing, of any value up to [`MAX_SIZE`]. Of a list with a number for each layer, the
     /// one that all have.
     pub(super) fn optional_size(&self, key: &str) -> Result<Option<usize>> {

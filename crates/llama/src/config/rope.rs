@@ -77,6 +77,11 @@ impl RopeConfig {
             format!("even, up to {head_dim}"),
             dim,
         )?;
+        if matches!(architecture, Architecture::Glm4 | Architecture::HunyuanDense) {
+            // Models that look at images rotate otherwise.
+            keys.refuse("rope.dimension_sections")?;
+            keys.refuse("rope.scaling.alpha")?;
+        }
         let gemma3 = architecture == Architecture::Gemma3;
         let is_window_apart = gemma3 || architecture == Architecture::Olmo2 && has_window;
         let base = if gemma3 {
@@ -92,10 +97,14 @@ impl RopeConfig {
         keys.require(key, is_window_apart || window_base == base, base, window_base)?;
         let no_rope_interval = match architecture {
             // Files of a model that isn't rotated say that it wasn't trained to be.
-            Architecture::Granite => {
+            granite if granite.is_granite() => {
                 keys.flag("rope.scaling.finetuned")?.is_some_and(|rotates| !rotates).then_some(1)
             }
             Architecture::SmolLm3 => Some(4),
+            // Layers that see all keys where others have a window.
+            Architecture::Exaone4 | Architecture::Cohere2 => {
+                has_window.then_some(architecture.window_pattern())
+            }
             _ => None,
         };
         Ok(Self {

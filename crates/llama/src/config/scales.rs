@@ -18,26 +18,29 @@ pub(super) struct Scales {
 }
 
 impl Scales {
-    /// Granite's, from the file, which has to say by what logits are divided. For other architectures the factors are these,
-    /// and a file that says otherwise is refused.
+    /// Granite's, from the file, which has to say by what logits are divided, and Cohere's, which has to say by what they are
+    /// multiplied. Other factors are these, and a file that says otherwise is refused.
     pub(super) fn new(keys: &Keys<'_>, architecture: Architecture, usual: Self) -> Result<Self> {
-        let is_granite = architecture == Architecture::Granite;
+        let is_granite = architecture.is_granite();
+        let is_cohere = architecture.is_cohere();
         let scale = |key, usual| {
             let scale = keys.number_or(key, usual)?;
             // Products with it and with its inverse are of f32.
             let is_usable = scale > 0.0 && [scale, scale.recip()].iter().all(|&x| (x as f32).is_normal());
             keys.require(key, is_usable, "a factor above 0", scale)?;
-            keys.require(key, is_granite || scale as f32 == usual as f32, usual, scale)?;
+            let is_own = is_granite || is_cohere && key == "logit_scale";
+            keys.require(key, is_own || scale as f32 == usual as f32, usual, scale)?;
             Ok::<f64, crate::Error>(scale)
         };
-        if is_granite {
+        if is_granite || is_cohere {
             keys.number("logit_scale")?;
         }
+        let logits = scale("logit_scale", usual.logit_divisor)?;
         Ok(Self {
             embedding: scale("embedding_scale", usual.embedding)?,
             attention: scale("attention.scale", usual.attention)?,
             residual: scale("residual_scale", usual.residual)?,
-            logit_divisor: scale("logit_scale", usual.logit_divisor)?,
+            logit_divisor: if is_cohere { logits.recip() } else { logits },
         })
     }
 }

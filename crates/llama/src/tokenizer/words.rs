@@ -22,6 +22,13 @@ const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}
 
 const GPT4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
+/// What Hunyuan's dense models cut texts at, one after the other: numbers, words of Chinese and Japanese, and the rest.
+const HUNYUAN: [&str; 3] = [
+    r"\p{N}{1,3}",
+    r"[一-龥぀-ゟ゠-ヿ]+",
+    r##"[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"##,
+];
+
 /// The kinds of words, by llama.cpp's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Words {
@@ -36,26 +43,29 @@ pub(super) enum Words {
     Seed,
     Tekken,
     Gpt4o,
+    Hunyuan,
 }
 
 impl Words {
     pub(super) fn of(metadata: &Metadata) -> Result<Self> {
         let value = metadata.get(KEY).ok_or_else(|| Error::MissingKey { key: KEY.to_owned() })?;
         match value.text() {
-            Some("gpt-2" | "gpt2") => Ok(Self::Gpt2),
-            Some("smollm" | "refact") => Ok(Self::SmolLm),
+            Some("gpt-2" | "gpt2" | "exaone4") => Ok(Self::Gpt2),
+            Some("smollm" | "refact" | "command-r") => Ok(Self::SmolLm),
             Some("llama-bpe" | "llama3" | "llama-v3") => Ok(Self::Llama3),
-            Some("dbrx" | "smaug-bpe") => Ok(Self::Dbrx),
+            Some("dbrx" | "smaug-bpe" | "glm4" | "chatglm-bpe") => Ok(Self::Dbrx),
             Some("qwen2" | "deepseek-r1-qwen") => Ok(Self::Qwen2),
             Some("seed-coder") => Ok(Self::Seed),
             Some("tekken") => Ok(Self::Tekken),
             Some("gpt-4o") => Ok(Self::Gpt4o),
+            Some("hunyuan-dense") => Ok(Self::Hunyuan),
             // Among them "default", which stands for words that the file's converter didn't know.
             other => {
                 let got = other.map_or_else(|| format!("{value:?}"), str::to_owned);
                 Err(Error::value(
                     KEY,
-                    "gpt-2, smollm, refact, llama-bpe, dbrx, smaug-bpe, qwen2, seed-coder, tekken or gpt-4o",
+                    "gpt-2, exaone4, smollm, refact, command-r, llama-bpe, dbrx, smaug-bpe, glm4, chatglm-bpe, qwen2, seed-coder, \
+                     tekken, gpt-4o or hunyuan-dense",
                     got,
                 ))
             }
@@ -74,20 +84,26 @@ impl Words {
 
     pub(super) fn pre_tokenizer(self) -> Result<PreTokenizerWrapper> {
         let bytes = |splits| ByteLevel::new(false, false, splits);
-        let pattern = match self {
+        let patterns = match self {
             Self::Gpt2 => return Ok(bytes(true).into()),
             Self::SmolLm => {
                 return Ok(Sequence::new(vec![Digits::new(true).into(), bytes(true).into()]).into());
             }
-            Self::Llama3 | Self::Dbrx => LLAMA3,
-            Self::Qwen2 => QWEN2,
-            Self::Seed => SEED,
-            Self::Tekken => TEKKEN,
-            Self::Gpt4o => GPT4O,
+            Self::Llama3 | Self::Dbrx => &[LLAMA3][..],
+            Self::Qwen2 => &[QWEN2],
+            Self::Seed => &[SEED],
+            Self::Tekken => &[TEKKEN],
+            Self::Gpt4o => &[GPT4O],
+            Self::Hunyuan => &HUNYUAN,
         };
-        let pattern = SplitPattern::Regex(pattern.to_owned());
-        let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false).map_err(failed)?;
-        Ok(Sequence::new(vec![split.into(), bytes(false).into()]).into())
+        let mut steps: Vec<PreTokenizerWrapper> = Vec::new();
+        for &pattern in patterns {
+            let pattern = SplitPattern::Regex(pattern.to_owned());
+            let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false).map_err(failed)?;
+            steps.push(split.into());
+        }
+        steps.push(bytes(false).into());
+        Ok(Sequence::new(steps).into())
     }
 }
 
@@ -118,6 +134,7 @@ mod tests {
             (Words::Seed, "camelCase|ĠISN|'T|Ġ|1|2|3|4|5|!|Ċ|/x|Ġ|Ġy|'s"),
             (Words::Tekken, "camel|Case|ĠISN|'T|Ġ|1|2|3|4|5|!Ċ/|x|Ġ|Ġy|'s"),
             (Words::Gpt4o, "camel|Case|ĠISN'T|Ġ|123|45|!Ċ/|x|Ġ|Ġy's"),
+            (Words::Hunyuan, "camelCase|ĠISN|'T|Ġ|123|45|!Ċ|/x|Ġ|Ġy|'s"),
         ] {
             assert_eq!(words(family, text).join("|"), expected, "{family:?}");
         }
@@ -127,6 +144,14 @@ mod tests {
     fn words_of_gpt_4o_begin_with_capitals_and_keep_contractions() {
         let words = words(Words::Gpt4o, "camelCase isn't 12345!\n/");
         assert_eq!(words, ["camel", "Case", "Ġisn't", "Ġ", "123", "45", "!Ċ/"]);
+    }
+
+    /// Numbers and characters of Chinese and Japanese are cut out first, whatever is around them.
+    #[test]
+    fn words_of_hunyuan_are_of_one_script() {
+        let cut = words(Words::Hunyuan, "a中文かb1.net é+");
+        let bytes = |text: &str| words(Words::Gpt2, text).concat();
+        assert_eq!(cut, ["a", &bytes("中文か"), "b", "1", ".net", &bytes(" é"), "+"]);
     }
 
     #[test]
@@ -148,9 +173,13 @@ mod tests {
         };
         for (name, expected) in [
             ("gpt-2", Words::Gpt2),
+            ("exaone4", Words::Gpt2),
             ("refact", Words::SmolLm),
+            ("command-r", Words::SmolLm),
             ("dbrx", Words::Dbrx),
             ("smaug-bpe", Words::Dbrx),
+            ("glm4", Words::Dbrx),
+            ("chatglm-bpe", Words::Dbrx),
             ("seed-coder", Words::Seed),
         ] {
             assert_eq!(of(Some(name)).unwrap(), expected);

@@ -179,6 +179,23 @@ fn other_patterns_of_windows_and_of_attention_are_refused() {
     assert!(!listed("llama", &[1], 7, &[]), "a window of unknown size");
     assert!(config("llama", &[("attention.causal", 7, &[1])]));
     assert!(!config("llama", &[("attention.causal", 7, &[0])]));
+    let exaone = |layers: u8, more: &[(&str, u32, &[u8])]| {
+        let mut bytes = with("exaone4", more);
+        let key = b"exaone4.block_count";
+        let at = bytes.windows(key.len()).position(|window| window == key).unwrap() + key.len() + 4;
+        bytes[at] = layers;
+        let config = Config::from_gguf(&Gguf::parse(&bytes).unwrap()).unwrap();
+        [2, 3].map(|layer| (config.window_of(layer), config.rope.rotates(layer)))
+    };
+    assert_eq!(exaone(30, &[]), [(None, true); 2]);
+    assert_eq!(exaone(64, &[]), [(Some(4096), true), (None, false)]);
+    assert_eq!(exaone(64, &[window]), [(Some(512), true), (None, false)]);
+    let sections = [4u32.to_le_bytes().to_vec(), 1u64.to_le_bytes().to_vec(), vec![4, 0, 0, 0]].concat();
+    assert!(config("glm4", &[]));
+    for architecture in ["glm4", "hunyuan-dense"] {
+        assert!(!config(architecture, &[("rope.dimension_sections", 9, &sections)]), "{architecture}");
+    }
+    assert!(!config("hunyuan-dense", &[("rope.scaling.alpha", 6, &1000f32.to_le_bytes())]));
     // A key of another type isn't one that is missing.
     let four = 4f32.to_le_bytes();
     let linear = [("rope.scaling.type", 4, &1u32.to_le_bytes()[..]), ("rope.scaling.factor", 6, &four[..])];
@@ -206,7 +223,14 @@ fn factors_of_granite_are_those_of_the_file() {
     assert_eq!(of("granite", &all).unwrap(), [12.0, 0.5, 0.25, 8.0]);
     // Heads of 16.
     assert_eq!(of("granite", &[logits]).unwrap(), [1.0, 0.25, 1.0, 8.0]);
+    assert_eq!(of("granitemoe", &all).unwrap(), [12.0, 0.5, 0.25, 8.0]);
     assert_eq!(refused("granite", &[]), "granite.logit_scale");
+    assert_eq!(refused("granitemoe", &[]), "granitemoe.logit_scale");
+    let epsilon = ("attention.layer_norm_epsilon", 1e-5);
+    assert_eq!(of("command-r", &[epsilon, ("logit_scale", 0.0625)]).unwrap(), [1.0, 0.25, 1.0, 16.0]);
+    assert_eq!(refused("command-r", &[epsilon]), "command-r.logit_scale");
+    assert_eq!(refused("command-r", &[logits]), format!("command-r.{}", epsilon.0));
+    assert_eq!(refused("command-r", &[epsilon, logits, all[0]]), "command-r.embedding_scale");
     for (name, scale) in all {
         for wrong in [0.0, -1.0, f32::NAN, f32::INFINITY, 1e-40, 3e38] {
             let more = if name == logits.0 { vec![(name, wrong)] } else { vec![logits, (name, wrong)] };

@@ -9,7 +9,8 @@ use candle_core::quantized::GgmlDType;
 use llama::gguf::Gguf;
 use llama::{Error, Input, Model, Sampler, Sampling, Session, SessionOptions};
 
-use crate::random::{RandomModel, recipe};
+use crate::random::RandomModel;
+use crate::recipes::recipe;
 
 /// What the failing call reports to have in use.
 const MARK: usize = 0xfa11;

@@ -10,7 +10,8 @@ use llama::gguf::Gguf;
 use llama::{Input, Model, Precision, Session, SessionOptions};
 
 use crate::oracle::{self, Recipe};
-use crate::random::{RandomModel, recipe};
+use crate::random::RandomModel;
+use crate::recipes::recipe;
 use crate::{difference, text};
 
 /// Roundings that what flows through a layer undergoes, one after the other: norm, projection, its norm, rotation, the

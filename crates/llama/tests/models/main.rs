@@ -5,9 +5,11 @@ mod candle;
 mod devices;
 mod failing;
 mod half_activations;
+mod mixture;
 mod not_finite;
 mod oracle;
 mod random;
+mod recipes;
 mod sampled;
 mod tensors;
 mod warm_up;
@@ -22,12 +24,13 @@ use candle_core::quantized::GgmlDType;
 use libtest_mimic::{Arguments, Failed, Trial};
 use llama::gguf::Gguf;
 use llama::{Input, Model, Session, SessionOptions};
-use random::{RandomModel, recipe};
+use random::RandomModel;
+use recipes::recipe;
 
 /// Of a logarithm of a probability, from the one in f64.
 const TOLERANCE: f64 = 2e-3;
 
-const ARCHITECTURES: [&str; 20] = [
+const ARCHITECTURES: [&str; 28] = [
     "llama",
     "llama3.1",
     "mixtral",
@@ -41,6 +44,8 @@ const ARCHITECTURES: [&str; 20] = [
     "gpt-oss",
     "granite",
     "granite_nope",
+    "granitemoe",
+    "granitemoe_shared",
     "smollm3",
     "olmo2",
     "olmo3",
@@ -48,6 +53,12 @@ const ARCHITECTURES: [&str; 20] = [
     "ernie4_5",
     "seed_oss",
     "gemma",
+    "glm4",
+    "exaone4",
+    "exaone4_full",
+    "hunyuan-dense",
+    "command-r",
+    "cohere2",
 ];
 
 /// Formats of matrices, with what mixtures have beside them.
@@ -124,9 +135,12 @@ fn device_trials(selector: &str) -> Vec<Trial> {
         }),
     ));
     // Rows of queries and keys are put in another order: of one tensor, and with biases and values in another type.
-    for (architecture, kind, mixed) in
-        [("phi3", GgmlDType::Q4_0, None), ("qwen2", GgmlDType::Q8_0, Some(GgmlDType::Q4_0))]
-    {
+    // And layer norms, which no product with quants has.
+    for (architecture, kind, mixed) in [
+        ("phi3", GgmlDType::Q4_0, None),
+        ("qwen2", GgmlDType::Q8_0, Some(GgmlDType::Q4_0)),
+        ("cohere2", GgmlDType::Q8_0, None),
+    ] {
         trials.push(trial(
             &format!("format::{architecture}_{kind:?}"),
             Box::new(move |backend| {
@@ -163,8 +177,8 @@ fn device_trials(selector: &str) -> Vec<Trial> {
     trials.push(trial("sampled::a_seed_makes_one_text", Box::new(sampled::a_seed_makes_one_text)));
     trials.push(trial("sampled::wrong_texts_draw_nothing", Box::new(sampled::wrong_texts)));
     trials.push(trial("failed_decoding_adds_nothing", Box::new(failed_decoding_adds_nothing)));
-    // Windows, layers without rotations, and queries that grow.
-    for architecture in ["gemma2", "smollm3", "mistral3"] {
+    // Windows, layers without rotations, queries that grow, and norms after rotations.
+    for architecture in ["gemma2", "smollm3", "mistral3", "hunyuan-dense", "cohere2"] {
         trials.push(trial(
             &format!("long_texts_cross_pages_and_passes::{architecture}"),
             Box::new(move |backend| long_texts(backend, architecture)),

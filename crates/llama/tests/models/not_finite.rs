@@ -9,7 +9,8 @@ use candle_core::quantized::GgmlDType;
 use llama::gguf::Gguf;
 use llama::{Error, Input, Model, Precision, Sampler, Sampling, Session, SessionOptions};
 
-use crate::random::{RandomModel, recipe};
+use crate::random::RandomModel;
+use crate::recipes::recipe;
 
 /// Every way to a token or a probability says so, and adds nothing.
 pub(crate) fn logits_are_refused(backend: &Arc<dyn ComputeBackend>) -> anyhow::Result<()> {

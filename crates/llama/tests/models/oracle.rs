@@ -6,6 +6,8 @@ use std::collections::HashMap;
 use backend_api::DType;
 use backend_api::kv::KvFormat;
 
+use crate::mixture::mixture;
+
 /// What a model computes.
 #[derive(Clone, Debug)]
 pub(crate) struct Recipe {
@@ -51,9 +53,15 @@ pub(crate) struct Recipe {
     pub(crate) sinks: bool,
     /// Of each head of queries and keys.
     pub(crate) qk_norm: bool,
+    /// Norms of queries and keys come after the rotation.
+    pub(crate) norms_rotated: bool,
     /// Of all queries of a token, and of all of its keys.
     pub(crate) whole_qk_norm: bool,
     pub(crate) pre_norms: bool,
+    /// Norms subtract the mean.
+    pub(crate) layer_norms: bool,
+    /// The network reads what attention reads.
+    pub(crate) parallel: bool,
     /// What the norm before the network is called.
     pub(crate) ffn_norm: &'static str,
     pub(crate) post_norms: bool,
@@ -88,6 +96,8 @@ pub(crate) struct Experts {
     pub(crate) inner: usize,
     /// Inside of a network that all tokens use; 0 for none.
     pub(crate) shared: usize,
+    /// Of that network, a token takes a part that a row of weights says.
+    pub(crate) share: bool,
     /// Weights are divided by their sum.
     pub(crate) normalised: bool,
     pub(crate) scale: f64,
@@ -115,7 +125,9 @@ pub(crate) fn log_probabilities(recipe: &Recipe, weights: &Weights, tokens: &[u3
         .collect();
     for layer in 0..r.layers {
         let name = |part: &str| format!("blk.{layer}.{part}");
-        let before = |x: &[f64], part: &str| if r.pre_norms { norm(x, w(&name(part))) } else { x.to_vec() };
+        let before = |x: &[f64], part: &str| {
+            if r.pre_norms { norm_of_stream(r, x, w(&name(part))) } else { x.to_vec() }
+        };
         let normed: Vec<_> = rows.iter().map(|x| before(x, "attn_norm")).collect();
         let attended = attention(r, weights, layer, &normed);
         for (x, attended) in rows.iter_mut().zip(attended) {
@@ -128,8 +140,8 @@ pub(crate) fn log_probabilities(recipe: &Recipe, weights: &Weights, tokens: &[u3
             }
             add_scaled(x, &update, r.residual_scale);
         }
-        for x in &mut rows {
-            let h = before(x, r.ffn_norm);
+        for (x, normed) in rows.iter_mut().zip(normed) {
+            let h = if r.parallel { normed } else { before(x, r.ffn_norm) };
             let mut update = match &r.experts {
                 Some(experts) => mixture(experts, &|part| weights[&name(part)].as_slice(), &h),
                 None => {
@@ -149,7 +161,7 @@ pub(crate) fn log_probabilities(recipe: &Recipe, weights: &Weights, tokens: &[u3
         }
     }
     let output = if r.tied { w("token_embd") } else { w("output") };
-    let logits = rows.iter().map(|x| product(output, &norm(x, w("output_norm"))));
+    let logits = rows.iter().map(|x| product(output, &norm_of_stream(r, x, w("output_norm"))));
     logits
         .map(|logits| {
             log_softmax(&logits.iter().map(|&x| cap(x / r.logit_scale, r.softcaps[1])).collect::<Vec<_>>())
@@ -157,55 +169,8 @@ pub(crate) fn log_probabilities(recipe: &Recipe, weights: &Weights, tokens: &[u3
         .collect()
 }
 
-fn opened(gate: &[f64], up: &[f64], activation: fn(f64) -> f64) -> Vec<f64> {
+pub(crate) fn opened(gate: &[f64], up: &[f64], activation: fn(f64) -> f64) -> Vec<f64> {
     gate.iter().zip(up).map(|(&gate, up)| activation(gate) * up).collect()
-}
-
-/// gpt-oss's unit, from its authors' reference.
-fn clamped(gate: &[f64], up: &[f64]) -> Vec<f64> {
-    let one = |(&gate, &up): (&f64, &f64)| {
-        let (gate, up) = (gate.min(7.0), up.clamp(-7.0, 7.0));
-        gate / (1.0 + (-1.702 * gate).exp()) * (up + 1.0)
-    };
-    gate.iter().zip(up).map(one).collect()
-}
-
-/// The sum of what the experts with the largest probabilities make of `h`.
-fn mixture<'a>(experts: &Experts, tensor: &dyn Fn(&str) -> &'a [f64], h: &[f64]) -> Vec<f64> {
-    let w = |name: &str| tensor(&format!("{name}.weight"));
-    let mut logits = product(w("ffn_gate_inp"), h);
-    if experts.clamped {
-        add(&mut logits, tensor("ffn_gate_inp.bias"));
-    }
-    let probabilities: Vec<f64> = log_softmax(&logits).iter().map(|p| p.exp()).collect();
-    let mut order: Vec<usize> = (0..experts.count).collect();
-    order.sort_by(|&one, &other| probabilities[other].total_cmp(&probabilities[one]));
-    let chosen = &order[..experts.used];
-    let sum: f64 = chosen.iter().map(|&expert| probabilities[expert]).sum();
-    let size = experts.inner * h.len();
-    let mut update = vec![0.0; h.len()];
-    for &expert in chosen {
-        let of_expert = |name: &str, x: &[f64]| {
-            let mut y = product(&w(name)[expert * size..][..size], x);
-            if experts.clamped {
-                let len = y.len();
-                add(&mut y, &tensor(&format!("{name}.bias"))[expert * len..][..len]);
-            }
-            y
-        };
-        let [gate, up] = ["ffn_gate_exps", "ffn_up_exps"].map(|name| of_expert(name, h));
-        let inside = if experts.clamped { clamped(&gate, &up) } else { opened(&gate, &up, silu) };
-        let weight = experts.scale * probabilities[expert] / if experts.normalised { sum } else { 1.0 };
-        let result = of_expert("ffn_down_exps", &inside);
-        update.iter_mut().zip(result).for_each(|(update, x)| *update += weight * x);
-    }
-    if experts.shared > 0 {
-        let share = 1.0 / (1.0 + (-dot(w("ffn_gate_inp_shexp"), h)).exp());
-        let [gate, up] = ["ffn_gate_shexp", "ffn_up_shexp"].map(|name| product(w(name), h));
-        let result = product(w("ffn_down_shexp"), &opened(&gate, &up, silu));
-        update.iter_mut().zip(result).for_each(|(update, x)| *update += share * x);
-    }
-    update
 }
 
 fn attention(r: &Recipe, weights: &Weights, layer: usize, rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
@@ -214,7 +179,9 @@ fn attention(r: &Recipe, weights: &Weights, layer: usize, rows: &[Vec<f64>]) -> 
     let projected = |part: &str, start: usize, width: usize, x: &[f64]| {
         let matrix = if r.fused { &w("attn_qkv")[start * r.hidden..][..width * r.hidden] } else { w(part) };
         let mut y = product(matrix, x);
-        if r.biases {
+        if r.biases && r.fused {
+            add(&mut y, &weights[&format!("blk.{layer}.attn_qkv.bias")][start..][..width]);
+        } else if r.biases {
             add(&mut y, &weights[&format!("blk.{layer}.{part}.bias")]);
         }
         y
@@ -226,11 +193,14 @@ fn attention(r: &Recipe, weights: &Weights, layer: usize, rows: &[Vec<f64>]) -> 
             y = norm(&y, w(norm_name));
         }
         for head in y.chunks_mut(r.head_dim) {
-            if r.qk_norm {
+            if r.qk_norm && !r.norms_rotated {
                 head.copy_from_slice(&norm(head, w(norm_name)));
             }
             if (r.rotates)(layer) {
                 rotate(r, head, position, window.is_some());
+            }
+            if r.qk_norm && r.norms_rotated {
+                head.copy_from_slice(&norm(head, w(norm_name)));
             }
         }
         y
@@ -307,12 +277,12 @@ fn rotate(r: &Recipe, head: &mut [f64], position: usize, window: bool) {
     }
 }
 
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
 /// `W · x` for W with rows as long as x.
-fn product(matrix: &[f64], x: &[f64]) -> Vec<f64> {
+pub(crate) fn product(matrix: &[f64], x: &[f64]) -> Vec<f64> {
     matrix.chunks(x.len()).map(|row| dot(row, x)).collect()
 }
 
@@ -320,8 +290,13 @@ fn add_scaled(x: &mut [f64], y: &[f64], scale: f64) {
     x.iter_mut().zip(y).for_each(|(x, y)| *x += scale * y);
 }
 
-fn add(x: &mut [f64], y: &[f64]) {
+pub(crate) fn add(x: &mut [f64], y: &[f64]) {
     x.iter_mut().zip(y).for_each(|(x, y)| *x += y);
+}
+
+fn norm_of_stream(r: &Recipe, x: &[f64], weight: &[f64]) -> Vec<f64> {
+    let mean = if r.layer_norms { x.iter().sum::<f64>() / x.len() as f64 } else { 0.0 };
+    norm(&x.iter().map(|x| x - mean).collect::<Vec<_>>(), weight)
 }
 
 fn norm(x: &[f64], weight: &[f64]) -> Vec<f64> {
@@ -333,7 +308,7 @@ fn cap(x: f64, cap: f64) -> f64 {
     if cap == 0.0 { x } else { cap * (x / cap).tanh() }
 }
 
-fn silu(x: f64) -> f64 {
+pub(crate) fn silu(x: f64) -> f64 {
     x / (1.0 + (-x).exp())
 }
 
@@ -341,7 +316,7 @@ fn gelu_tanh(x: f64) -> f64 {
     0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x)).tanh())
 }
 
-fn log_softmax(x: &[f64]) -> Vec<f64> {
+pub(crate) fn log_softmax(x: &[f64]) -> Vec<f64> {
     let max = x.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let total = max + x.iter().map(|x| (x - max).exp()).sum::<f64>().ln();
     x.iter().map(|x| x - total).collect()

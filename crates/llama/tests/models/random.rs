@@ -1,10 +1,9 @@
-//! Random models of each architecture.
+//! Files of random models.
 
-use backend_api::DType;
 use backend_api::random::{philox_block, uniforms};
 use candle_core::quantized::GgmlDType;
 
-use crate::oracle::{EPS, Experts, Recipe, Weights, Yarn};
+use crate::oracle::{EPS, Experts, Recipe, Weights};
 use crate::writer::{Value, Writer};
 
 /// A file, and what it computes.
@@ -13,164 +12,6 @@ pub(crate) struct RandomModel {
     pub(crate) weights: Weights,
     pub(crate) file: Vec<u8>,
 }
-
-/// The recipe of an architecture, with rows of `hidden` numbers: 256 for formats with blocks as long.
-pub(crate) fn recipe(architecture: &'static str, hidden: usize) -> Recipe {
-    let base = Recipe {
-        architecture,
-        hidden,
-        inner: 2 * hidden,
-        layers: 2,
-        heads: 4,
-        kv_heads: 2,
-        head_dim: hidden / 4,
-        vocabulary: 67,
-        interleaved: false,
-        rotary_dim: hidden / 4,
-        rope_base: 10_000.0,
-        window_rope_base: 10_000.0,
-        rope_divisor: 1.0,
-        rope_factors: Vec::new(),
-        yarn: None,
-        rotates: |_| true,
-        window: |_| None,
-        softcaps: [0.0, 0.0],
-        gelu: false,
-        embedding_scale: 1.0,
-        attention_scale: None,
-        temperature: 0.0,
-        residual_scale: 1.0,
-        logit_scale: 1.0,
-        biases: false,
-        output_biases: false,
-        sinks: false,
-        qk_norm: false,
-        whole_qk_norm: false,
-        pre_norms: true,
-        ffn_norm: "ffn_norm",
-        post_norms: false,
-        fused: false,
-        tied: false,
-        experts: None,
-        cache: DType::F32.into(),
-    };
-    let gemma = Recipe {
-        gelu: true,
-        post_norms: true,
-        tied: true,
-        embedding_scale: (hidden as f64).sqrt(),
-        ..base.clone()
-    };
-    let experts =
-        Experts { count: 5, used: 2, inner: hidden, shared: 0, normalised: true, scale: 1.0, clamped: false };
-    let yarn = Yarn {
-        factor: 32.0,
-        original: 512,
-        turns: [32.0, 1.0],
-        log_multiplier: 0.0,
-        is_rounded: true,
-        scales_windows: false,
-    };
-    match architecture {
-        "llama3.1" => {
-            let factors = (0..hidden / 8).map(|i| 1.0 + 0.5 * i as f32).collect();
-            Recipe {
-                architecture: "llama",
-                rope_factors: factors,
-                rope_base: 500_000.0,
-                interleaved: true,
-                ..base
-            }
-        }
-        "qwen2" => Recipe { biases: true, tied: true, rope_base: 1e6, ..base },
-        "qwen3" => {
-            Recipe { qk_norm: true, rope_base: 1e6, head_dim: hidden / 2, rotary_dim: hidden / 2, ..base }
-        }
-        "gemma" => Recipe { post_norms: false, head_dim: hidden / 2, rotary_dim: hidden / 2, ..gemma },
-        "gemma2" => {
-            Recipe { softcaps: [5.0, 3.0], window: |layer| (layer % 2 == 0).then_some(WINDOW), ..gemma }
-        }
-        "gemma3" => Recipe {
-            qk_norm: true,
-            layers: 6,
-            rope_base: 1e6,
-            rope_divisor: 8.0,
-            window: |layer| (layer % 6 < 5).then_some(WINDOW),
-            ..gemma
-        },
-        "mixtral" => Recipe { architecture: "llama", interleaved: true, experts: Some(experts), ..base },
-        "qwen2moe" => {
-            let experts = Experts { used: 3, shared: 3 * hidden, normalised: false, ..experts };
-            Recipe { biases: true, rope_base: 1e6, experts: Some(experts), ..base }
-        }
-        "qwen3moe" => {
-            let experts = Experts { count: 9, used: 4, scale: 1.5, ..experts };
-            Recipe { qk_norm: true, rope_base: 1e6, experts: Some(experts), ..base }
-        }
-        "gpt-oss" => Recipe {
-            ffn_norm: "post_attention_norm",
-            biases: true,
-            output_biases: true,
-            sinks: true,
-            head_dim: 64,
-            rotary_dim: 64,
-            // Many turns of most pairs in few tokens.
-            rope_base: 100.0,
-            window_rope_base: 100.0,
-            yarn: Some(Yarn { is_rounded: false, scales_windows: true, ..yarn }),
-            window: |layer| (layer % 2 == 0).then_some(WINDOW),
-            experts: Some(Experts { count: 9, used: 4, clamped: true, ..experts }),
-            ..base
-        },
-        "granite" => Recipe {
-            interleaved: true,
-            tied: true,
-            output_biases: true,
-            embedding_scale: 12.0,
-            attention_scale: Some(0.3),
-            residual_scale: 0.22,
-            logit_scale: 3.0,
-            ..base
-        },
-        "olmo2" => Recipe { pre_norms: false, post_norms: true, whole_qk_norm: true, rope_base: 5e5, ..base },
-        "olmo3" => Recipe {
-            layers: 5,
-            rope_base: 1000.0,
-            window_rope_base: 1000.0,
-            yarn: Some(Yarn { factor: 8.0, ..yarn }),
-            window: |layer| (layer % 4 < 3).then_some(WINDOW),
-            ..recipe("olmo2", hidden)
-        },
-        "mistral3" => Recipe {
-            interleaved: true,
-            rope_base: 1000.0,
-            // A text has three contexts.
-            yarn: Some(Yarn { original: 6, turns: [0.3, 0.02], log_multiplier: 0.5, ..yarn }),
-            temperature: 0.4,
-            ..base
-        },
-        "ernie4_5" => Recipe { interleaved: true, rope_base: 5e5, ..base },
-        "seed_oss" => Recipe {
-            ffn_norm: "post_attention_norm",
-            biases: true,
-            head_dim: hidden / 2,
-            rotary_dim: hidden / 2,
-            rope_base: 1e6,
-            ..base
-        },
-        "granite_nope" => {
-            Recipe { rotates: |_| false, embedding_scale: 1.0, tied: false, ..recipe("granite", hidden) }
-        }
-        "smollm3" => {
-            Recipe { layers: 5, interleaved: true, rope_base: 1e6, rotates: |layer| layer % 4 < 3, ..base }
-        }
-        "phi3" => Recipe { fused: true, rotary_dim: hidden / 8, ..base },
-        _ => Recipe { interleaved: true, ..base },
-    }
-}
-
-/// Keys that layers with a window see.
-const WINDOW: usize = 5;
 
 impl RandomModel {
     /// With matrices of `kind`; `mixed` has values and `ffn_down` in another, as usual mixtures do.
@@ -207,7 +48,9 @@ impl RandomModel {
         }
         for layer in 0..r.layers {
             let name = |part: &str| format!("blk.{layer}.{part}");
-            for norm in ["attn_norm", r.ffn_norm].iter().filter(|_| r.pre_norms) {
+            let norms = ["attn_norm", r.ffn_norm];
+            let norms = if r.parallel { &norms[..1] } else { &norms };
+            for norm in norms.iter().filter(|_| r.pre_norms) {
                 made.vector(&name(norm), r.hidden)?;
             }
             if r.fused {
@@ -225,7 +68,9 @@ impl RandomModel {
                     made.matrix(&name("ffn_up"), r.inner, r.hidden, kind, 1.0)?;
                 }
             }
-            if r.biases {
+            if r.biases && r.fused {
+                made.bias(&name("attn_qkv"), &[q + 2 * kv], 0.5)?;
+            } else if r.biases {
                 for (part, len) in [("attn_q", q), ("attn_k", kv), ("attn_v", kv)] {
                     made.bias(&name(part), &[len], 0.5)?;
                 }
@@ -287,7 +132,8 @@ impl Made {
         ] {
             writer.set(key(name), Value::U32(size as u32));
         }
-        writer.set(key("attention.layer_norm_rms_epsilon"), Value::F32(EPS as f32));
+        let epsilon = if r.layer_norms { "layer_norm_epsilon" } else { "layer_norm_rms_epsilon" };
+        writer.set(key(&format!("attention.{epsilon}")), Value::F32(EPS as f32));
         writer.set(key("rope.freq_base"), Value::F32(r.rope_base as f32));
         if r.rope_divisor != 1.0 {
             writer.set(key("rope.scaling.type"), Value::Text("linear".to_owned()));
@@ -313,12 +159,16 @@ impl Made {
         if r.temperature != 0.0 {
             writer.set(key("attention.temperature_scale"), Value::F32(r.temperature as f32));
         }
-        let is_granite = r.architecture == "granite";
+        let is_granite = r.architecture.starts_with("granite");
         for (name, scale) in [
             ("embedding_scale", is_granite.then_some(r.embedding_scale)),
             ("attention.scale", r.attention_scale),
             ("residual_scale", is_granite.then_some(r.residual_scale)),
-            ("logit_scale", is_granite.then_some(r.logit_scale)),
+            // Cohere multiplies by it.
+            (
+                "logit_scale",
+                is_granite.then_some(r.logit_scale).or(r.parallel.then_some(1.0 / r.logit_scale)),
+            ),
         ] {
             if let Some(scale) = scale {
                 writer.set(key(name), Value::F32(scale as f32));
@@ -375,13 +225,10 @@ impl Made {
             self.bias(&name("ffn_down_exps"), &[count, hidden], 0.5)?;
         }
         if shared > 0 {
-            self.named(
-                &format!("{}.weight", name("ffn_gate_inp_shexp")),
-                &[hidden],
-                GgmlDType::F32,
-                0.0,
-                0.2,
-            )?;
+            if experts.share {
+                let part = format!("{}.weight", name("ffn_gate_inp_shexp"));
+                self.named(&part, &[hidden], GgmlDType::F32, 0.0, 0.2)?;
+            }
             self.matrix(&name("ffn_gate_shexp"), shared, hidden, kinds[0], 1.0)?;
             self.matrix(&name("ffn_up_shexp"), shared, hidden, kinds[0], 1.0)?;
             self.matrix(&name("ffn_down_shexp"), hidden, shared, kinds[1], 1.0)?;

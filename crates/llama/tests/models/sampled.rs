@@ -9,7 +9,8 @@ use backend_cpu::CpuBackend;
 use candle_core::quantized::GgmlDType;
 use llama::{Input, Sampler, Sampling, Session, SessionOptions};
 
-use crate::random::{RandomModel, recipe};
+use crate::random::RandomModel;
+use crate::recipes::recipe;
 use crate::{load, text};
 
 /// Tolerance of a sum of probabilities on one device: logits and sums of f32 in two orders.

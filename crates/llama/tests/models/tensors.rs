@@ -8,7 +8,8 @@ use candle_core::quantized::GgmlDType;
 use llama::gguf::{Gguf, Index};
 use llama::{Error, Model, Precision};
 
-use crate::random::{RandomModel, recipe};
+use crate::random::RandomModel;
+use crate::recipes::recipe;
 
 /// Why a file isn't loaded, whole or piece by piece.
 fn refused(backend: &Arc<dyn ComputeBackend>, file: &[u8]) -> anyhow::Result<[Option<Error>; 2]> {
@@ -53,7 +54,11 @@ pub(crate) fn missing_tensors_are_named(backend: &Arc<dyn ComputeBackend>) -> an
         ("gemma2", after.to_vec()),
         ("gemma3", [heads, after].concat()),
         ("olmo2", [heads, after].concat()),
+        ("exaone4", [heads, after].concat()),
+        ("hunyuan-dense", heads.to_vec()),
+        ("cohere2", vec!["attn_norm"]),
         ("seed_oss", vec!["post_attention_norm"]),
+        ("glm4", [after.to_vec(), vec!["attn_norm", "ffn_norm"]].concat()),
     ] {
         let model = RandomModel::new(recipe(architecture, 64), GgmlDType::Q8_0, None)?;
         for norm in norms {
@@ -87,7 +92,13 @@ pub(crate) fn other_tensors_are_refused(backend: &Arc<dyn ComputeBackend>) -> an
         ("mixtral", "blk.0.post_ffw_norm.weight"),
         ("phi3", "blk.0.attn_q.weight"),
         ("granite", "blk.0.post_ffw_norm.weight"),
+        ("granitemoe", "blk.1.ffn_gate_inp_shexp.weight"),
+        ("granitemoe", "blk.1.ffn_up_shexp.weight"),
         ("olmo2", "blk.0.attn_norm.weight"),
+        ("exaone4", "blk.0.ffn_norm.weight"),
+        ("cohere2", "blk.0.ffn_norm.weight"),
+        ("cohere2", "blk.1.post_attention_norm.weight"),
+        ("command-r", "blk.1.attn_q_norm.weight"),
         ("seed_oss", "blk.0.ffn_norm.weight"),
     ] {
         check(&with(architecture, name)?.file, name)?;

@@ -11,7 +11,8 @@ use candle_core::quantized::GgmlDType;
 use llama::gguf::Gguf;
 use llama::{Filling, Input, Model, Precision, Sampler, Sampling, Session, SessionOptions};
 
-use crate::random::{RandomModel, recipe};
+use crate::random::RandomModel;
+use crate::recipes::recipe;
 use crate::{load, text};
 
 /// After a warm-up for a prompt's length, which goes on while the model is uploaded, neither the prompt nor tokens up to the end of the context compile a kernel, and the text
