@@ -67,7 +67,8 @@ pub enum Error {
     },
     /// A message of a chat for which there is no room, whatever else is forgotten.
     #[error(
-        "tokens of this message with what stands before it: {tokens}; of the context of {context}, kept for the answer: {answer}"
+        "the message doesn't fit: with what stands before it, it takes {tokens} tokens, and the context has {context}, of which {answer} \
+         are kept for the answer"
     )]
     MessageTooLong {
         /// Tokens of the message, of what the chat begins with, and of the template.

@@ -74,7 +74,7 @@ fn a_line_that_is_not_text_is_refused_and_the_chat_goes_on() {
         .unwrap();
     child.stdin.take().unwrap().write_all(b"A kernel\nno\xff\xfe\nThe buffers\r\nca\xe9").unwrap();
     let output = child.wait_with_output().unwrap();
-    let said = "the message isn't text in UTF-8: behind its first 2 bytes stands something else";
+    let said = "the message isn't text in UTF-8: byte 2, counted from 0, is none";
     let json: Value = serde_json::from_str(&failed(&output, 1, said)).unwrap();
     failed(&output, 1, "messages that were refused, and have no answer: 2");
     let messages = json["messages"].as_array().unwrap();

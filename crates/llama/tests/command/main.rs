@@ -154,7 +154,7 @@ fn chats_go_on_beyond_the_context() {
     let output = llama_with(&model(), "chat", &short, lines);
     succeeded(&output);
     assert!(
-        text(&output.stderr).contains("2 more of the earlier messages are forgotten"),
+        text(&output.stderr).contains("earlier messages that are forgotten now: 2"),
         "{}",
         text(&output.stderr)
     );
@@ -169,7 +169,7 @@ fn chats_go_on_beyond_the_context() {
     let lines = format!("A kernel\n{}\nThe buffers\n", "long ".repeat(20));
     let arguments = [&short[..], &["--json", "--system", "Texts."]].concat();
     let output = llama_with(&model(), "chat", &arguments, &lines);
-    let refused = "; of the context of 48, kept for the answer: 8; give a larger --ctx";
+    let refused = "and the context has 48, of which 8 are kept for the answer; give a larger --ctx";
     let json: Value = serde_json::from_str(&failed(&output, 1, refused)).unwrap();
     failed(&output, 1, "messages that were refused, and have no answer: 1");
     let messages = json["messages"].as_array().unwrap();

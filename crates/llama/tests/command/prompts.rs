@@ -46,7 +46,7 @@ fn prompts_are_read() {
 #[test]
 fn prompts_that_cannot_be_read_are_told() {
     let wrong = Given::new("bytes", b"A kernel \xff");
-    let said = "isn't text in UTF-8: behind its first 9 bytes stands something else";
+    let said = "isn't text in UTF-8: byte 9, counted from 0, is none";
     failed(&llama("run", &["-f", wrong.path()]), 1, said);
     failed(&llama("perplexity", &[wrong.path()]), 1, said);
     failed(&llama("run", &["-f", "/no/such/file"]), 1, "can't read /no/such/file");

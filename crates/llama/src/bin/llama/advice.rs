@@ -187,8 +187,9 @@ const ADVICE: &[(&[&str], Advice)] = &[
         Missing("no probabilities are written or read"),
     ),
     (&["-o", "--output", "-oe", "--output-err"], For("--json prints a document")),
+    (&["--log-disable"], For("the environment variable RUST_LOG=off logs nothing")),
     (
-        &["-v", "--verbose", "-lv", "--verbosity", "--log-disable", "--log-file"],
+        &["-v", "--verbose", "-lv", "--verbosity", "--log-file"],
         For("the environment variable RUST_LOG=debug logs more"),
     ),
     (&["--verbose-prompt"], For("--json tells how many tokens the prompt has")),

@@ -102,7 +102,10 @@ fn backend(text: &str) -> Result<String, String> {
     if known.contains(&name) && (name != "auto" || text == name) {
         return Ok(text.to_owned());
     }
-    Err(format!("no backend is called {text:?} (known: {})", known.join(", ")))
+    Err(format!(
+        "no backend is called {text:?} (known: {}); `llama devices` lists what there is",
+        known.join(", ")
+    ))
 }
 
 #[derive(Debug, clap::Args)]
@@ -207,7 +210,7 @@ pub(crate) struct RunArgs {
     pub(crate) common: Common,
     /// The text to go on with; - reads it from the standard input, without the line break at its end
     pub(crate) prompt: Option<String>,
-    /// The text to go on with, which may begin with a dash here
+    /// The text to go on with, which may begin with a dash here; - reads it from the standard input
     #[arg(
         id = "text",
         long = "prompt",

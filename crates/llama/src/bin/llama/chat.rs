@@ -116,7 +116,7 @@ fn converse(mut chat: Chat<'_>, args: &ChatArgs, said: &mut Vec<Said>) -> anyhow
     let prompts = shown && is_terminal;
     let lines = if is_terminal { Lines::interruptible()? } else { Lines::new()? };
     if prompts {
-        note(format_args!("llama: /help lists what else than a message a line can be"));
+        note(format_args!("llama: /help lists the commands"));
     }
     let mut refused = 0;
     loop {
@@ -198,9 +198,8 @@ impl Chat<'_> {
         if forgotten > 0 {
             messages.drain(system..system + forgotten);
             if shown {
-                let are = if forgotten == 1 { "is" } else { "are" };
                 note(format_args!(
-                    "llama: the context is full: {forgotten} more of the earlier messages {are} forgotten"
+                    "llama: the context is full; earlier messages that are forgotten now: {forgotten}"
                 ));
             }
         }

@@ -72,10 +72,13 @@ pub(crate) fn translated(line: impl IntoIterator<Item = OsString>) -> Result<Vec
             }
         };
         let is_value = |word: &OsString| word == "-" || !word.as_encoded_bytes().starts_with(b"-");
-        *place = joined.or_else(|| line.next_if(is_value));
-        if place.is_none() {
+        let value = joined.or_else(|| line.next_if(is_value));
+        if value.is_none() {
             refused.push(format!("{name}: a value is missing"));
+        } else if place.is_some() {
+            refused.push(format!("{name}: it is given twice"));
         }
+        *place = value;
     }
     match types {
         [Some(keys), Some(values)] if keys == values => read.extend(["--cache-type".into(), keys]),
@@ -230,6 +233,7 @@ mod tests {
             ("llama run M A -ctk -ctv q8_0", &["-ctk: a value is missing"]),
             ("llama bench M -pg5,3", &["-pg5,3: `llama bench` measures"]),
             ("llama chat M -sysf F", &["-sysf: --system TEXT"]),
+            ("llama run -m M -m N", &["-m: it is given twice"]),
             ("llama run -m", &["-m: a value is missing"]),
             ("llama -m M -p A", &["`llama run MODEL PROMPT`"]),
         ] {

@@ -44,6 +44,6 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<String> {
 pub(crate) fn utf8(name: &str, bytes: Vec<u8>) -> anyhow::Result<String> {
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
-        anyhow!("{name} isn't text in UTF-8: behind its first {valid} bytes stands something else")
+        anyhow!("{name} isn't text in UTF-8: byte {valid}, counted from 0, is none")
     })
 }
