@@ -2,9 +2,10 @@
 //
 // needs: lib/quant_iq4, lib/quant_halves
 
-// The values at places, of which 8 was subtracted: 11 times these, and the whole numbers nearest to a polynomial. Between 1024 and
-// 2048, f16 has whole numbers alone, to which its last step is rounded. As words, results are f16 on devices that have more
-// digits in between, too. On a device that rounds otherwise, products are wrong, so this file is for kernels with a self-test.
+// The values at places in the table, from which 8 was subtracted: 11 times the difference x, and what is left, which is the whole
+// number nearest to a polynomial of x. Its last step rounds, as f16 has whole numbers alone between 1024 and 2048; as words,
+// results are f16 on devices that have more digits in between, too. On a device that rounds otherwise, products are wrong, so
+// this file is for kernels with a self-test.
 fn values_of(x: vec2<f16>) -> vec2<f16> {
   var y = fma(x, vec2<f16>(0.0010709763h), vec2<f16>(0.081726074h));
   y = fma(y, x, vec2<f16>(0.018798828h));

@@ -47,7 +47,7 @@ pub struct Config {
     /// Tokens of the vocabulary.
     pub vocabulary: usize,
     /// Added to the mean square in norms, and to the variance in layer norms.
-    pub rms_eps: f64,
+    pub norm_eps: f64,
     /// Factor of the scores of attention.
     pub attention_scale: f64,
     /// Growth of the scores of attention with positions, if they grow.
@@ -121,8 +121,8 @@ impl Config {
         let has_layer_norms = architecture.has_layer_norms();
         let key =
             if has_layer_norms { "attention.layer_norm_epsilon" } else { "attention.layer_norm_rms_epsilon" };
-        let rms_eps = keys.number(key)?;
-        keys.require(key, rms_eps >= 0.0, "0 or more", rms_eps)?;
+        let norm_eps = keys.number(key)?;
+        keys.require(key, norm_eps >= 0.0, "0 or more", norm_eps)?;
         let window = window(&keys, architecture, layers)?;
         let softcap = |key, default| keys.number_or(key, default);
         let gemma2 = architecture == Architecture::Gemma2;
@@ -137,7 +137,7 @@ impl Config {
             intermediate,
             experts: ExpertConfig::new(&keys, architecture, intermediate)?,
             vocabulary: vocabulary(file, hidden)?,
-            rms_eps,
+            norm_eps,
             attention_scale: scales.attention,
             attention_temperature: AttentionTemperature::new(&keys, architecture, context_length)?,
             attention_softcap: softcap("attn_logit_softcapping", if gemma2 { 50.0 } else { 0.0 })?,

@@ -281,13 +281,13 @@ pub(crate) fn normalise(pass: &Pass<'_>, x: &Buffer, weight: &Buffer, rows: usiz
     if pass.config.architecture.has_layer_norms() {
         let desc = LayerNormDesc::new(RESIDUAL, x.ptr(), a.normed.ptr(), rows, hidden)
             .with_output_dtype(a.dtype)
-            .with_eps(pass.config.rms_eps)
+            .with_eps(pass.config.norm_eps)
             .with_weight(weight.ptr());
         return pass.backend.layer_norm(&desc);
     }
     let desc = RmsNormDesc::new(RESIDUAL, x.ptr(), a.normed.ptr(), rows, hidden)
         .with_output_dtype(a.dtype)
-        .with_eps(pass.config.rms_eps)
+        .with_eps(pass.config.norm_eps)
         .with_weight(weight.ptr());
     pass.backend.rms_norm(&desc)
 }
@@ -301,7 +301,7 @@ fn rms_norm(
     [rows, columns]: [usize; 2],
 ) -> BackendResult<()> {
     let desc = RmsNormDesc::new(dtype, x.ptr(), x.ptr(), rows, columns)
-        .with_eps(pass.config.rms_eps)
+        .with_eps(pass.config.norm_eps)
         .with_weight(weight.ptr());
     pass.backend.rms_norm(&desc)
 }

@@ -242,7 +242,7 @@ impl Weight {
         let a = pass.activations;
         let x = Matrix::new(x.ptr(), RESIDUAL, pass.config.hidden);
         let desc = self.quantised(format, rows, x, y, bias);
-        let mut norm = RmsNorm::new(norm.ptr(), pass.config.rms_eps);
+        let mut norm = RmsNorm::new(norm.ptr(), pass.config.norm_eps);
         norm.output_dtype = (a.dtype != RESIDUAL).then_some(a.dtype);
         Some(desc.with_norm(norm))
     }

@@ -39,7 +39,7 @@ fn other_models_are_refused_by_key() {
     for wrong in [-1.0, f32::NAN, f32::INFINITY] {
         assert_eq!(key(&epsilon(wrong)), "llama.attention.layer_norm_rms_epsilon", "{wrong}");
     }
-    assert_eq!(Config::from_gguf(&Gguf::parse(&epsilon(0.0)).unwrap()).unwrap().rms_eps, 0.0);
+    assert_eq!(Config::from_gguf(&Gguf::parse(&epsilon(0.0)).unwrap()).unwrap().norm_eps, 0.0);
 }
 
 #[test]

@@ -20,8 +20,8 @@ pub(crate) fn prompt(args: &RunArgs) -> anyhow::Result<String> {
     }
 }
 
-/// The text of a file, or of the standard input, without a line break at its end, as in llama.cpp: editors end files with one, and a
-/// model would begin a new line behind it.
+/// The text of a file, or of the standard input, without a line break at its end: editors end files with one, and a model would
+/// begin a new line behind it. So has it llama.cpp, but for line breaks of two characters.
 pub(crate) fn read(path: &Path) -> anyhow::Result<String> {
     let (name, bytes) = if path == Path::new(STDIN) {
         let mut bytes = Vec::new();
