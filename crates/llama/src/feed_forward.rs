@@ -1,7 +1,7 @@
 //! The second block of a layer: a gated network, or a mixture of such networks.
 
 use backend_api::desc::{
-    AffineDesc, BinaryDesc, ExpertMatmulDesc, Matrix, QuantMatrix, SoftmaxDesc, TensorDesc, TopKDesc,
+    AffineDesc, BinaryDesc, ExpertMatmulDesc, Matrix, QuantMatrix, SoftmaxOver, TensorDesc, TopKDesc,
     UnaryDesc,
 };
 use backend_api::owned::Buffer;
@@ -220,16 +220,10 @@ impl Experts {
             Matrix::new(experts.logits.ptr(), DType::F32, count),
             Into::Assign,
         )?;
-        // Probabilities among the chosen alone have the sum 1, and the largest logits have the largest ones.
-        let softmax = |ptr, columns| backend.softmax(&SoftmaxDesc::rows(DType::F32, ptr, ptr, rows, columns));
-        if !normalised {
-            softmax(logits, count)?;
-        }
+        // The largest logits have the largest probabilities.
+        let over = if normalised { SoftmaxOver::Found } else { SoftmaxOver::Row };
         let top = TopKDesc::new(DType::F32, logits, indices, rows, count, used);
-        backend.top_k(&top.with_values(weights))?;
-        if normalised {
-            softmax(weights, used)?;
-        }
+        backend.top_k(&top.with_values(weights).with_softmax(over))?;
         if scale == 1.0 {
             return Ok(());
         }

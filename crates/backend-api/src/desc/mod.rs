@@ -65,11 +65,11 @@ pub use random::{Distribution, RandomDesc};
 pub use reduce::ReduceDesc;
 use reduce::ReduceLoops;
 pub use rope::{RopeDesc, RopeShape, RopeStyle, RopeTables, rope_tables};
-pub use rope_append::{RopeAppendDesc, RopeAppendShape};
+pub use rope_append::{QkNorm, RopeAppendDesc, RopeAppendShape};
 pub use sample::{RepetitionPenalty, SampleDesc};
 pub use scatter::ScatterDesc;
 pub use tensor::{MAX_RANK, TensorDesc};
-pub use top_k::TopKDesc;
+pub use top_k::{SoftmaxOver, TopKDesc};
 pub use value::Value;
 pub use window::Window;
 

@@ -22,6 +22,29 @@ pub struct RopeAppendShape {
     pub cache_rows: usize,
 }
 
+/// Root-mean-square norms of queries and of keys, each head by itself: x / √(mean(x²) + eps) · weight (QK-norm, as Qwen 3 and Gemma 3
+/// have it).
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct QkNorm {
+    /// Handle of the weight of queries, `[head_dim]` of their type.
+    pub query: u64,
+    /// Handle of the weight of keys, `[head_dim]` of their type.
+    pub key: u64,
+    /// Added to the mean square.
+    pub eps: f64,
+}
+
+impl QkNorm {
+    /// Norms with these weights.
+    #[must_use]
+    pub const fn new(query: u64, key: u64, eps: f64) -> Self {
+        Self { query, key, eps }
+    }
+}
+
+handles!(QkNorm: query, key);
+
 /// Rotates the queries and keys of a decoder's layer, as [`RopeDesc`](super::RopeDesc) does, and appends the keys and
 /// values to a cache.
 ///
@@ -29,6 +52,9 @@ pub struct RopeAppendShape {
 /// product with their stacked weights gives. The queries are rotated where they are; keys and values there stay as they
 /// are. Row r of the cache has `kv_heads` rotated keys, then `kv_heads` values. The token of row i has the position
 /// `positions[i]`, or that of the tables' last row if they have fewer, and goes to row `indices[i]` of the cache.
+///
+/// With a [`norm`](Self::norm), queries and keys are normalised before they are rotated, and may be rounded to their type between.
+/// Squares are summed in f32.
 ///
 /// What an index outside the cache names is left out. Of rows with equal indices the last one stays. Of a paged cache, the
 /// rows are those of the whole pool, and an index is `block · block_size + row`.
@@ -63,9 +89,11 @@ pub struct RopeAppendDesc {
     pub positions: u64,
     /// Handle of the indices of u32 or i32, `[rows]`; a negative one is outside the cache.
     pub indices: u64,
+    /// The norms of queries and keys, if they have some.
+    pub norm: Option<QkNorm>,
 }
 
-handles!(RopeAppendDesc: qkv, cache, cos, sin, positions, indices);
+handles!(RopeAppendDesc: qkv, cache, cos, sin, positions, indices, norm);
 
 impl RopeAppendDesc {
     /// Rotates whole vectors, whose halves are paired.
@@ -96,6 +124,7 @@ impl RopeAppendDesc {
             max_position,
             positions,
             indices,
+            norm: None,
         }
     }
 
@@ -105,6 +134,9 @@ impl RopeAppendDesc {
 
         /// Rotates only the first elements of a vector.
         pub fn with_rotary_dim(rotary_dim: usize);
+
+        /// Normalises queries and keys first.
+        pub fn with_norm(Some(norm): QkNorm);
     }
 
     /// Elements of a row of queries, keys and values, and of the cache. They saturate for sizes that
@@ -116,8 +148,8 @@ impl RopeAppendDesc {
         [all.saturating_mul(self.head_dim), cached.saturating_mul(self.head_dim)]
     }
 
-    /// Checks types and shapes. Returns `qkv`, the cache, cos, sin, positions and indices.
-    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 6]> {
+    /// Checks types and shapes. Returns `qkv`, the cache, cos, sin, positions, indices, and the norms' weights of queries and keys.
+    pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 8]> {
         let Self { qkv, cache, rows, heads, kv_heads, head_dim, rotary_dim, cache_rows, .. } = *self;
         require_float(op, "qkv", qkv.dtype)?;
         require_float(op, "cache", cache.dtype)?;
@@ -139,6 +171,9 @@ impl RopeAppendDesc {
         let of_cache = strided_extent(op, "cache", [(cache_rows, cache.ld), (cached, 1)].into_iter())?;
         let table = checked_product(op, "tables", &[used(rotated, self.max_position), rotary_dim / 2])?;
         let numbers = |arg, ptr, dtype, elements| Operand::new(op, arg, ptr, dtype, elements, Access::Read);
+        let weight = |arg, ptr, is_used| {
+            Operand::optional(op, arg, ptr, qkv.dtype, used(is_used, head_dim), Access::Read)
+        };
         Ok([
             Operand::new(op, "qkv", qkv.ptr, qkv.dtype, used(touched, of_qkv), Access::Write)?
                 .with_offset(op, qkv.offset)?,
@@ -148,6 +183,8 @@ impl RopeAppendDesc {
             numbers("sin", self.sin, DType::F32, table)?,
             numbers("positions", self.positions, DType::U32, used(rotated, rows))?,
             numbers("indices", self.indices, DType::U32, used(appends, rows))?,
+            weight("query norm", self.norm.map(|norm| norm.query), touched && queries > 0)?,
+            weight("key norm", self.norm.map(|norm| norm.key), appends)?,
         ])
     }
 }

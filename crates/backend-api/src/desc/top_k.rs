@@ -3,11 +3,13 @@
 use crate::operand::{Access, Operand};
 use crate::{BackendResult, Bound, DType, checked_product};
 
-use super::require;
+use super::{require, require_float};
 
 /// The `k` largest or smallest elements of each row, in order, with their indices. Of equal elements the one with
 /// the lower index comes first, so that with `k = columns` it is a stable sort, whose indices are NumPy's
 /// stable argsort. NaN counts as larger than +∞, and zeros of both signs as equal.
+///
+/// With a [`softmax`](Self::softmax), the values are probabilities, as a router of a mixture of experts takes them.
 ///
 /// The rows are packed: along another axis than the last, the tensor is [permuted](super::PermuteDesc) first.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +31,20 @@ pub struct TopKDesc {
     pub k: usize,
     /// Whether the largest are looked for rather than the smallest.
     pub largest: bool,
+    /// Over which elements the softmax is taken whose results are the values, if they are; of f32 or f16. Without values, it
+    /// changes nothing.
+    pub softmax: Option<SoftmaxOver>,
+}
+
+/// The elements of a row whose probabilities sum to 1: with their largest m, the value of x is exp(x − m) / Σ exp(x − m), as of
+/// [`softmax`](crate::ComputeBackend::softmax).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SoftmaxOver {
+    /// The k that are found.
+    Found,
+    /// All of the row.
+    Row,
 }
 
 handles!(TopKDesc: input, indices, values);
@@ -37,7 +53,7 @@ impl TopKDesc {
     /// The indices of the `k` largest elements of each row, in descending order.
     #[must_use]
     pub const fn new(dtype: DType, input: u64, indices: u64, rows: usize, columns: usize, k: usize) -> Self {
-        Self { input, indices, values: None, dtype, rows, columns, k, largest: true }
+        Self { input, indices, values: None, dtype, rows, columns, k, largest: true, softmax: None }
     }
 
     /// The indices that sort each row in ascending order.
@@ -52,11 +68,17 @@ impl TopKDesc {
 
         /// Writes the values too.
         pub fn with_values(Some(values): u64);
+
+        /// Makes probabilities of the values.
+        pub fn with_softmax(Some(softmax): SoftmaxOver);
     }
 
     /// Checks the shapes. Returns input, indices and values.
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 3]> {
         require(op, "k", Bound::AtMost(self.columns), self.k, self.k <= self.columns)?;
+        if self.softmax.is_some() {
+            require_float(op, "values", self.dtype)?;
+        }
         let input = checked_product(op, "input", &[self.rows, self.columns])?;
         let found = checked_product(op, "indices", &[self.rows, self.k])?;
         let input = if found == 0 { 0 } else { input };

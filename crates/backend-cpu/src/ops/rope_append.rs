@@ -12,8 +12,10 @@ use crate::element::{Element, with_float};
 /// Rotates queries in place, and appends rotated keys and values to a cache.
 pub(crate) fn rope_append(call: Call<'_>, desc: &RopeAppendDesc) -> BackendResult<()> {
     let operands = desc.operands(call.op)?;
-    call.access_two(&operands, |[_, _, cos, sin, positions, indices], [qkv, cache]| {
-        let layer = Layer { desc, angles: Angles::new([cos, sin, positions]) };
+    call.access_two(&operands, |[_, _, cos, sin, positions, indices, query_norm, key_norm], [qkv, cache]| {
+        let weights = [query_norm, key_norm]
+            .map(|weight| with_float!(desc.qkv.dtype, T => wide::<T>(weight.elements())));
+        let layer = Layer { desc, angles: Angles::new([cos, sin, positions]), weights };
         // No cache is touched where nothing is appended.
         let indices = if cache.is_empty() { &[] } else { indices.elements() };
         with_float!(desc.qkv.dtype, T => {
@@ -28,6 +30,15 @@ pub(crate) fn rope_append(call: Call<'_>, desc: &RopeAppendDesc) -> BackendResul
 struct Layer<'a> {
     desc: &'a RopeAppendDesc,
     angles: Angles<'a>,
+    /// Of the norms of queries and of keys; of those that there are.
+    weights: [Vec<f32>; 2],
+}
+
+/// Which norm vectors have.
+#[derive(Clone, Copy)]
+enum Of {
+    Queries,
+    Keys,
 }
 
 impl Layer<'_> {
@@ -38,7 +49,7 @@ impl Layer<'_> {
 
     /// Of equal indices, the last one stays.
     fn append<T: Element, C: Element>(&self, qkv: &[T], indices: &[u32], cache: &mut [C]) {
-        let RopeAppendDesc { heads, kv_heads, head_dim, rotary_dim, cache_rows, .. } = *self.desc;
+        let RopeAppendDesc { heads, kv_heads, head_dim, cache_rows, .. } = *self.desc;
         let mut rotated = vec![0.0; head_dim];
         for (i, &index) in indices.iter().enumerate() {
             let Some(target) = inside(index, cache_rows) else { continue };
@@ -47,34 +58,47 @@ impl Layer<'_> {
             let row = &qkv[self.row(i) + heads * head_dim..][..2 * kv_heads * head_dim];
             copy(row, keys, values);
             for (from, to) in row.chunks_exact(head_dim).zip(keys.chunks_exact_mut(head_dim)) {
-                self.rotate(i, from, &mut rotated);
-                C::store(&rotated[..rotary_dim], &mut to[..rotary_dim]);
+                let changed = self.change(i, Of::Keys, from, &mut rotated);
+                C::store(&rotated[..changed], &mut to[..changed]);
             }
         }
     }
 
     fn rotate_queries<T: Element>(&self, qkv: &mut [T]) {
-        let RopeAppendDesc { rows, heads, head_dim, rotary_dim, .. } = *self.desc;
+        let RopeAppendDesc { rows, heads, head_dim, rotary_dim, norm, .. } = *self.desc;
         let mut rotated = vec![0.0; head_dim];
-        for i in (0..rows).take_while(|_| rotary_dim > 0) {
+        for i in (0..rows).take_while(|_| head_dim > 0 && (rotary_dim > 0 || norm.is_some())) {
             for query in qkv[self.row(i)..][..heads * head_dim].chunks_exact_mut(head_dim) {
-                self.rotate(i, query, &mut rotated);
-                T::store(&rotated[..rotary_dim], &mut query[..rotary_dim]);
+                let changed = self.change(i, Of::Queries, query, &mut rotated);
+                T::store(&rotated[..changed], &mut query[..changed]);
             }
         }
     }
 
-    /// The first elements of a vector of row `i`.
-    fn rotate<T: Element>(&self, i: usize, x: &[T], y: &mut [f32]) {
-        let RopeAppendDesc { rotary_dim, max_position, style, .. } = *self.desc;
-        if rotary_dim < 2 {
-            return;
+    /// A vector of row `i`, normalised and rotated; how many of its elements are other ones.
+    fn change<T: Element>(&self, i: usize, of: Of, x: &[T], y: &mut [f32]) -> usize {
+        let RopeAppendDesc { rotary_dim, max_position, style, norm, .. } = *self.desc;
+        let mut x = wide(x);
+        if let Some(norm) = norm {
+            let weights = &self.weights[of as usize];
+            let square = x.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>() / x.len() as f64;
+            let factor = 1.0 / (square + f64::from(norm.eps as f32)).sqrt();
+            let normed = |(x, w): (&mut f32, &f32)| *x = (f64::from(*x) * factor * f64::from(*w)) as f32;
+            x.iter_mut().zip(weights).for_each(normed);
+            y.copy_from_slice(&x);
         }
-        let position = (self.angles.positions[i] as usize).min(max_position - 1);
-        let mut wide = vec![0.0; x.len()];
-        T::load(x, &mut wide);
-        self.angles.rotate(style, position, &wide, &mut y[..rotary_dim]);
+        if rotary_dim >= 2 {
+            let position = (self.angles.positions[i] as usize).min(max_position - 1);
+            self.angles.rotate(style, position, &x, &mut y[..rotary_dim]);
+        }
+        if norm.is_some() { x.len() } else { rotary_dim }
     }
+}
+
+fn wide<T: Element>(x: &[T]) -> Vec<f32> {
+    let mut wide = vec![0.0; x.len()];
+    T::load(x, &mut wide);
+    wide
 }
 
 /// Keys and values of a row, as bits if their type stays.

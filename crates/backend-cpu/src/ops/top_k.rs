@@ -1,11 +1,13 @@
 //! The largest or smallest numbers of rows.
 
-use backend_api::desc::TopKDesc;
+use backend_api::desc::{SoftmaxOver, TopKDesc};
 use backend_api::{BackendResult, DType};
 use bytemuck::{Pod, cast_slice_mut};
 use half::f16;
 
 use crate::access::{Call, Input};
+use crate::element::{Element, with_float};
+use crate::math::{exponentials, largest, scale};
 use crate::parallel::Cores;
 
 /// Numbers in the share of one thread.
@@ -14,12 +16,42 @@ const GRAIN: usize = 1 << 14;
 /// The `k` largest or smallest numbers of each row, in order.
 pub(crate) fn top_k(call: Call<'_>, desc: &TopKDesc) -> BackendResult<()> {
     let operands = desc.operands(call.op)?;
-    call.access_two(&operands, |[input, ..], [indices, values]| match desc.dtype {
-        DType::F16 => rows(desc, input, indices, values, |x: f16| ascending(x.to_f32())),
-        DType::I32 => rows(desc, input, indices, values, |x: i32| x.cast_unsigned() ^ SIGN),
-        DType::U32 => rows(desc, input, indices, values, |x: u32| x),
-        _ => rows(desc, input, indices, values, ascending),
+    call.access_two(&operands, |[input, ..], [indices, values]| {
+        match desc.dtype {
+            DType::F16 => rows(desc, input, indices, values, |x: f16| ascending(x.to_f32())),
+            DType::I32 => rows(desc, input, indices, values, |x: i32| x.cast_unsigned() ^ SIGN),
+            DType::U32 => rows(desc, input, indices, values, |x: u32| x),
+            _ => rows(desc, input, indices, values, ascending),
+        }
+        if let Some(over) = desc.softmax
+            && !values.is_empty()
+        {
+            with_float!(desc.dtype, T => probabilities::<T>(desc, over, input.elements(), cast_slice_mut(values)));
+        }
     })
+}
+
+/// Makes probabilities of the numbers that were found.
+fn probabilities<T: Element>(desc: &TopKDesc, over: SoftmaxOver, input: &[T], values: &mut [T]) {
+    let (mut found, mut all) = (vec![0.0; desc.k], vec![0.0; desc.columns]);
+    for (row, values) in values.chunks_exact_mut(desc.k).enumerate() {
+        T::load(values, &mut found);
+        let sum = match over {
+            SoftmaxOver::Row => {
+                T::load(&input[row * desc.columns..][..desc.columns], &mut all);
+                let shift = largest(&all);
+                exponentials(&mut found, shift);
+                exponentials(&mut all, shift)
+            }
+            // And what a later version adds.
+            _ => {
+                let shift = largest(&found);
+                exponentials(&mut found, shift)
+            }
+        };
+        scale(&mut found, 1.0 / sum);
+        T::store(&found, values);
+    }
 }
 
 const SIGN: u32 = 1 << 31;

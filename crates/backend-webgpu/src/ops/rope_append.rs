@@ -1,4 +1,4 @@
-//! Rotary position embedding of queries and keys, and keys and values into a cache, in one launch.
+//! Rotary position embedding of queries and keys, which may be normalised before, and keys and values into a cache, in one launch.
 
 use backend_api::desc::{HeadLayout, RopeAppendDesc, RopeDesc, RopeShape, RopeStyle, RopeTables};
 use backend_api::support::checked_product;
@@ -12,7 +12,7 @@ use super::shared::long_work::{Divisible, halves_of, in_parts};
 use crate::device::DeviceProfile;
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
-use crate::ops::op_context::{OpContext, dim, invocation_grid};
+use crate::ops::op_context::{OpContext, dim, invocation_grid, linear_grid};
 use crate::recorder::Window;
 
 constants! { struct Constants { interleaved: bool } }
@@ -25,6 +25,45 @@ static APPEND: KernelSource = KernelSource {
         reads: ["cosines: f32", "sines: f32", "positions: u32", "indices: u32"], writes: ["qkv: T", "cache: C"],
     )
 };
+
+static APPEND_NORMED: KernelSource = KernelSource {
+    mixes_outputs: true,
+    ..kernel!(
+        "tokens/rope_append_normed", libs: [GRID, INDEXED_ROW],
+        types: ["T", "C"], constants: Constants, params: NormedParams,
+        reads: ["cosines: f32", "sines: f32", "positions: u32", "indices: u32", "query_norm: T", "key_norm: T"],
+        writes: ["qkv: T", "cache: C"],
+    )
+};
+
+params! {
+    struct NormedParams {
+        // Workgroups, and for each row those of queries and of keys.
+        total: u32,
+        row_queries: u32,
+        row_keys: u32,
+        heads: u32,
+        head_dim: u32,
+        pairs: u32,
+        max_position: u32,
+        // New rows.
+        count: u32,
+        // Rows of the cache that are bound, and the first of them.
+        rows: u32,
+        low: u32,
+        qkv: u32,
+        qkv_ld: u32,
+        cache: u32,
+        cache_ld: u32,
+        cos: u32,
+        sin: u32,
+        positions: u32,
+        indices: u32,
+        query_norm: u32,
+        key_norm: u32,
+        eps: f32,
+    }
+}
 
 params! {
     struct Params {
@@ -57,25 +96,28 @@ pub(super) fn variants() -> Vec<Variant> {
     let types = [DType::F32, DType::F16];
     let types = types.into_iter().flat_map(|from| types.map(|to| [from, to]));
     types
-        .flat_map(|types| [RopeStyle::Half, RopeStyle::Interleaved].map(|style| variant(types, style)))
+        .flat_map(|types| [RopeStyle::Half, RopeStyle::Interleaved].map(|style| (types, style)))
+        .flat_map(|(types, style)| [&APPEND, &APPEND_NORMED].map(|source| variant(source, types, style)))
         .collect()
 }
 
 /// Of the types of `qkv` and the cache.
-fn variant(types: [DType; 2], style: RopeStyle) -> Variant {
-    Variant::new(&APPEND, types, Constants { interleaved: style == RopeStyle::Interleaved })
+fn variant(source: &'static KernelSource, types: [DType; 2], style: RopeStyle) -> Variant {
+    Variant::new(source, types, Constants { interleaved: style == RopeStyle::Interleaved })
 }
 
 /// Rotates queries in place, and appends rotated keys and values to a cache.
 pub(crate) fn rope_append(ctx: &OpContext, op: &'static str, desc: &RopeAppendDesc) -> BackendResult<()> {
-    let [qkv_slice, cache_slice, cos, sin, positions, indices] = ctx.resolve(op, &desc.operands(op)?)?;
+    let [qkv_slice, cache_slice, cos, sin, positions, indices, query_norm, key_norm] =
+        ctx.resolve(op, &desc.operands(op)?)?;
     let Some(qkv_slice) = qkv_slice else { return Ok(()) };
     ctx.require_dtype(op, desc.qkv.dtype)?;
     ctx.require_dtype(op, desc.cache.dtype)?;
-    let Some(cache_slice) = cache_slice else { return rotate_queries(ctx, op, desc) };
+    let slices = [&cos, &sin, &positions, &query_norm].map(Option::as_ref);
+    let Some(cache_slice) = cache_slice else { return change_queries(ctx, op, desc, &qkv_slice, slices) };
     iterations::require(ctx, op, "rows", desc.rows, 1)?;
-    let slices = [&cos, &sin, &positions, &indices].map(Option::as_ref);
-    if append_with_product(ctx, op, desc, [&qkv_slice, &cache_slice], slices)? {
+    let of_product = [&cos, &sin, &positions, &indices].map(Option::as_ref);
+    if append_with_product(ctx, op, desc, [&qkv_slice, &cache_slice], of_product)? {
         return Ok(());
     }
     let qkv = ctx.output(&qkv_slice, desc.qkv.dtype);
@@ -87,11 +129,12 @@ pub(crate) fn rope_append(ctx: &OpContext, op: &'static str, desc: &RopeAppendDe
     };
     let angles = [input(cos.as_ref(), DType::F32)?, input(sin.as_ref(), DType::F32)?];
     let (positions, indices) = (input(positions.as_ref(), DType::U32)?, input(indices.as_ref(), DType::U32)?);
+    let norms = [input(query_norm.as_ref(), desc.qkv.dtype)?, input(key_norm.as_ref(), desc.qkv.dtype)?];
     // Keys and values of the cache's buffer are read from a copy, and queries there are rotated by themselves.
     let qkv = if apart { qkv } else { ctx.input(op, &qkv_slice, desc.qkv.dtype, &cache)? };
-    let whole = Part { desc: *desc, low: 0, rotates_queries: apart, qkv, cache, positions, indices };
+    let whole = Part { desc: *desc, low: 0, rotates_queries: apart, qkv, cache, positions, indices, norms };
     in_parts(ctx, op, whole, |part| part.launch(ctx, op, &angles))?;
-    if apart { Ok(()) } else { rotate_queries(ctx, op, desc) }
+    if apart { Ok(()) } else { change_queries(ctx, op, desc, &qkv_slice, slices) }
 }
 
 /// Rotates and appends in the launch of a graph's product before, if that makes `qkv`; whether it does.
@@ -102,8 +145,8 @@ fn append_with_product(
     [qkv, cache]: [&DeviceSlice; 2],
     [cos, sin, positions, indices]: [Option<&DeviceSlice>; 4],
 ) -> BackendResult<bool> {
-    // No page has kernels for it, nor needs the code.
-    if cfg!(target_family = "wasm") {
+    // No page has kernels for it, nor needs the code; no product normalises its results.
+    if cfg!(target_family = "wasm") || desc.norm.is_some() {
         return Ok(false);
     }
     let Some(made) = ctx.made_before() else { return Ok(false) };
@@ -123,6 +166,36 @@ fn append_with_product(
         ],
     };
     product.append(ctx, op, &made, desc, &windows)
+}
+
+/// Rotates queries in place, normalised if they have a norm: by cosines, sines, positions, and the norm's weight.
+fn change_queries(
+    ctx: &OpContext,
+    op: &'static str,
+    desc: &RopeAppendDesc,
+    qkv: &DeviceSlice,
+    [cos, sin, positions, norm]: [Option<&DeviceSlice>; 4],
+) -> BackendResult<()> {
+    if desc.norm.is_none() {
+        return rotate_queries(ctx, op, desc);
+    }
+    let dtype = desc.qkv.dtype;
+    let qkv = ctx.output(qkv, dtype);
+    let angles =
+        [ctx.optional_input(op, cos, DType::F32, &qkv)?, ctx.optional_input(op, sin, DType::F32, &qkv)?];
+    let mut queries = *desc;
+    (queries.kv_heads, queries.cache_rows) = (0, 0);
+    let part = Part {
+        desc: queries,
+        low: 0,
+        rotates_queries: true,
+        positions: ctx.optional_input(op, positions, DType::U32, &qkv)?,
+        norms: [ctx.optional_input(op, norm, dtype, &qkv)?, ctx.null()],
+        qkv,
+        cache: ctx.sink(),
+        indices: ctx.null(),
+    };
+    in_parts(ctx, op, part, |part| part.launch(ctx, op, &angles))
 }
 
 /// Rotates queries in place.
@@ -153,6 +226,8 @@ struct Part {
     cache: Window,
     positions: Window,
     indices: Window,
+    /// The weights of the norms of queries and keys.
+    norms: [Window; 2],
 }
 
 impl Part {
@@ -203,6 +278,9 @@ impl Part {
         let [of_qkv, of_cache] = self.extents();
         let (qkv, cache) = (self.qkv.truncated(of_qkv), self.cache.truncated(of_cache));
         let pairs = self.pairs();
+        if self.desc.norm.is_some() {
+            return self.launch_normed(ctx, op, [cos, sin], [&qkv, &cache]);
+        }
         let query_work =
             if self.rotates_queries { checked_product(op, "queries", &[heads, pairs])? } else { 0 };
         let key_work = checked_product(op, "keys", &[kv_heads, head_dim - pairs])?;
@@ -233,8 +311,53 @@ impl Part {
             indices: self.indices.offset,
         };
         let grid = invocation_grid(op, total)?;
-        let variant = variant([matrix.dtype, cached.dtype], self.desc.style);
+        let variant = variant(&APPEND, [matrix.dtype, cached.dtype], self.desc.style);
         ctx.launch(op, &variant, &[cos, sin, &self.positions, &self.indices, &qkv], &cache, &params, grid)
+    }
+
+    /// With norms: a workgroup has a head.
+    fn launch_normed(
+        &self,
+        ctx: &OpContext,
+        op: &'static str,
+        [cos, sin]: [&Window; 2],
+        [qkv, cache]: [&Window; 2],
+    ) -> BackendResult<()> {
+        let RopeAppendDesc { qkv: matrix, cache: cached, rows, heads, kv_heads, head_dim, .. } = self.desc;
+        let row_queries = if self.rotates_queries { heads } else { 0 };
+        let total = checked_product(op, "heads", &[rows, row_queries.saturating_add(kv_heads)])?;
+        if total == 0 {
+            return Ok(());
+        }
+        let [query_norm, key_norm] = &self.norms;
+        // A leading dimension that isn't used may be any number.
+        let ld = |count: usize, ld| if count > 1 { dim(op, "ld", ld) } else { Ok(0) };
+        let params = NormedParams {
+            total: dim(op, "heads", total)?,
+            row_queries: dim(op, "heads", row_queries)?,
+            row_keys: dim(op, "kv_heads", kv_heads)?,
+            heads: dim(op, "heads", heads)?,
+            head_dim: dim(op, "head_dim", head_dim)?,
+            pairs: dim(op, "rotary_dim", self.pairs())?,
+            max_position: dim(op, "max_position", self.desc.max_position)?,
+            count: dim(op, "rows", rows)?,
+            rows: dim(op, "cache_rows", self.desc.cache_rows)?,
+            low: dim(op, "cache_rows", self.low)?,
+            qkv: qkv.offset,
+            qkv_ld: ld(rows, matrix.ld)?,
+            cache: cache.offset,
+            cache_ld: ld(self.desc.cache_rows, cached.ld)?,
+            cos: cos.offset,
+            sin: sin.offset,
+            positions: self.positions.offset,
+            indices: self.indices.offset,
+            query_norm: query_norm.offset,
+            key_norm: key_norm.offset,
+            eps: self.desc.norm.map_or(0.0, |norm| norm.eps) as f32,
+        };
+        let reads = [cos, sin, &self.positions, &self.indices, query_norm, key_norm, qkv];
+        let variant = variant(&APPEND_NORMED, [matrix.dtype, cached.dtype], self.desc.style);
+        ctx.launch(op, &variant, &reads, cache, &params, linear_grid(op, total)?)
     }
 }
 

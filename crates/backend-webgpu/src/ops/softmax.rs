@@ -111,10 +111,19 @@ pub(crate) fn softmax(ctx: &OpContext, op: &'static str, desc: &SoftmaxDesc) -> 
     let [Some(x), Some(y)] = ctx.resolve(op, &desc.operands(op)?)? else {
         return Ok(());
     };
-    let dtype = desc.dtype;
-    ctx.require_dtype(op, dtype)?;
-    let item = desc.length * desc.inner * dtype.size();
-    in_parts_of_slices(ctx, op, [desc.outer, item, PASSES], [&x, &y], |outer, slices| {
+    ctx.require_dtype(op, desc.dtype)?;
+    softmax_slices(ctx, op, desc, [&x, &y])
+}
+
+/// [`softmax`] of checked operands.
+pub(super) fn softmax_slices(
+    ctx: &OpContext,
+    op: &'static str,
+    desc: &SoftmaxDesc,
+    operands: [&DeviceSlice; 2],
+) -> BackendResult<()> {
+    let item = desc.length * desc.inner * desc.dtype.size();
+    in_parts_of_slices(ctx, op, [desc.outer, item, PASSES], operands, |outer, slices| {
         let mut desc = *desc;
         desc.outer = outer;
         softmax_part(ctx, op, &desc, slices.each_ref())

@@ -1,13 +1,14 @@
 //! The largest or smallest numbers of rows, and sorting.
 //!
-//! Rows are sorted by chunks of 1024. Where few numbers of a chunk are kept, what is kept of all chunks is
+//! Numbers of short rows are counted into their places, and their softmax is taken in that launch. Others are sorted by chunks of 1024. Where few numbers of a chunk are kept, what is kept of all chunks is
 //! sorted by chunks again, until there is one; else the sorted runs are merged two by two.
 
-use backend_api::desc::{GatherDesc, IndexShape, TopKDesc};
+use backend_api::desc::{GatherDesc, IndexShape, SoftmaxDesc, SoftmaxOver, TopKDesc};
 use backend_api::{BackendResult, DType};
 
 use super::gather::gather_slices;
 use super::shared::long_work::{Run, in_parts};
+use super::softmax::softmax_slices;
 use crate::kernels::libs::{SORT_FROM_ENTRIES, SORT_FROM_F16, SORT_FROM_F32, SORT_FROM_I32, SORT_FROM_U32};
 use crate::kernels::{KernelSource, Lib, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
@@ -15,6 +16,31 @@ use crate::ops::op_context::{OpContext, dim, dims, invocation_grid, linear_grid}
 use crate::recorder::Window;
 
 constants! { struct Constants { indices: bool } }
+
+constants! { struct ShortConstants { softmax: u32 } }
+
+static TOP_K: KernelSource = kernel!(
+    "reduce/top_k", libs: [GRID, SPECIAL, EXP_BELOW],
+    types: ["X"], constants: ShortConstants, params: ShortParams,
+    reads: ["x: X"], writes: ["values: X", "indices: u32"],
+);
+
+params! {
+    struct ShortParams {
+        rows: u32,
+        columns: u32,
+        k: u32,
+        // All ones to find the largest, else 0.
+        flip: u32,
+        // The place of the number whose exponential is 1.
+        largest: u32,
+        // Bit 0: the indices are written, 1: the values.
+        writes: u32,
+        x: u32,
+        values: u32,
+        indices: u32,
+    }
+}
 
 static SORT_CHUNKS: KernelSource = kernel!(
     "reduce/sort_chunks", libs: [GRID, SORT_ENTRIES],
@@ -59,6 +85,8 @@ params! {
     }
 }
 
+/// Numbers of a row up to which each is counted into its place.
+const SHORT: usize = 512;
 /// Entries that a workgroup sorts.
 const CHUNK: usize = 1024;
 /// Entries kept of a chunk up to which sorting what is kept beats merging.
@@ -78,15 +106,36 @@ enum Source {
 pub(super) fn variants() -> Vec<Variant> {
     let sources = DType::ALL.map(Source::Numbers).into_iter().chain([Source::Entries]);
     let sorts = sources.flat_map(|source| [false, true].map(|indices| sort_variant(source, indices)));
-    sorts.chain([false, true].map(merge_variant)).collect()
+    let softmax = [None, Some(SoftmaxOver::Found), Some(SoftmaxOver::Row)];
+    let short = DType::ALL.into_iter().flat_map(|dtype| {
+        let softmax = if dtype.is_float() { &softmax[..] } else { &softmax[..1] };
+        softmax.iter().map(move |&softmax| short_variant(dtype, softmax))
+    });
+    sorts.chain([false, true].map(merge_variant)).chain(short).collect()
+}
+
+/// What reads numbers of a type.
+const fn number_libs(dtype: DType) -> &'static [Lib] {
+    match dtype {
+        DType::F16 => &[SORT_FROM_F16],
+        DType::I32 => &[SORT_FROM_I32],
+        DType::U32 => &[SORT_FROM_U32],
+        _ => &[SORT_FROM_F32],
+    }
+}
+
+fn short_variant(dtype: DType, softmax: Option<SoftmaxOver>) -> Variant {
+    let softmax = match softmax {
+        None => 0,
+        Some(SoftmaxOver::Row) => 2,
+        Some(_) => 1,
+    };
+    Variant::new(&TOP_K, [dtype], ShortConstants { softmax }).with_libs(number_libs(dtype))
 }
 
 fn sort_variant(source: Source, indices: bool) -> Variant {
     let (dtype, libs): (DType, &'static [Lib]) = match source {
-        Source::Numbers(DType::F16) => (DType::F16, &[SORT_FROM_F16]),
-        Source::Numbers(DType::I32) => (DType::I32, &[SORT_FROM_I32]),
-        Source::Numbers(DType::U32) => (DType::U32, &[SORT_FROM_U32]),
-        Source::Numbers(_) => (DType::F32, &[SORT_FROM_F32]),
+        Source::Numbers(dtype) => (dtype, number_libs(dtype)),
         Source::Entries => (DType::U32, &[SORT_FROM_ENTRIES]),
     };
     Variant::new(&SORT_CHUNKS, [dtype], Constants { indices }).with_libs(libs)
@@ -102,7 +151,29 @@ pub(crate) fn top_k(ctx: &OpContext, op: &'static str, desc: &TopKDesc) -> Backe
     let &TopKDesc { dtype, rows, columns, k, .. } = desc;
     ctx.require_dtype(op, dtype)?;
     let to = ctx.output(&indices, DType::I32);
+    if columns <= SHORT {
+        let Some(values) = values.map(|values| ctx.output(&values, dtype)) else {
+            return short(ctx, op, desc, &input, [Some(&to), None]);
+        };
+        // Browsers refuse to bind a buffer twice that is written.
+        if values.shares_buffer(&to) {
+            short(ctx, op, desc, &input, [Some(&to), None])?;
+            return short(ctx, op, desc, &input, [None, Some(&values)]);
+        }
+        return short(ctx, op, desc, &input, [Some(&to), Some(&values)]);
+    }
     let from = ctx.input(op, &input, dtype, &to)?;
+    let softmax = |operands: [&DeviceSlice; 2], columns| {
+        softmax_slices(ctx, op, &SoftmaxDesc::rows(dtype, 0, 0, rows, columns), operands)
+    };
+    let of_row = match desc.softmax {
+        Some(SoftmaxOver::Row) if values.is_some() => {
+            let probabilities = ctx.scratch(op, input.len)?;
+            softmax([&input, &probabilities], columns)?;
+            Some(probabilities)
+        }
+        _ => None,
+    };
     in_parts(ctx, op, Run::of_bytes(rows, row_bytes(columns, k)), |run| {
         let most = rows_at_a_time(ctx, columns);
         (run.first..run.end).step_by(most).try_for_each(|first| {
@@ -117,7 +188,47 @@ pub(crate) fn top_k(ctx: &OpContext, op: &'static str, desc: &TopKDesc) -> Backe
     // An index for each element of tables of one column.
     let shape = IndexShape { rows: columns, columns: 1, count: k };
     let gather = GatherDesc::new(dtype, 0, 0, 0, shape).with_outer(rows).with_per_element();
-    gather_slices(ctx, op, &gather, [Some(&input), Some(&indices)], &values)
+    gather_slices(ctx, op, &gather, [Some(of_row.as_ref().unwrap_or(&input)), Some(&indices)], &values)?;
+    if desc.softmax.is_some() && of_row.is_none() { softmax([&values; 2], k) } else { Ok(()) }
+}
+
+/// The indices or the values of rows of which a workgroup has one, or both, which lie in different buffers.
+fn short(
+    ctx: &OpContext,
+    op: &'static str,
+    desc: &TopKDesc,
+    input: &DeviceSlice,
+    [indices, values]: [Option<&Window>; 2],
+) -> BackendResult<()> {
+    let &TopKDesc { dtype, rows, columns, k, largest, softmax, .. } = desc;
+    let variant = short_variant(dtype, softmax.filter(|_| values.is_some()));
+    let last = if softmax == Some(SoftmaxOver::Row) { columns } else { k } - 1;
+    let [columns_, k_, place] = dims(op, "columns", [columns, k, if largest { 0 } else { last }])?;
+    let mut from = ctx.output(input, dtype);
+    for output in [indices, values].into_iter().flatten() {
+        if from.shares_buffer(output) {
+            from = ctx.input(op, input, dtype, output)?;
+        }
+    }
+    let writes = u32::from(indices.is_some()) | u32::from(values.is_some()) << 1;
+    in_parts(ctx, op, Run::of_bytes(rows, (columns * columns) as f64), |run| {
+        let count = run.count();
+        let part = |window: &Window, row: usize| window.advanced(run.first * row).truncated(count * row);
+        let output = |window: Option<&Window>| window.map_or_else(|| ctx.sink(), |window| part(window, k));
+        let (from, indices, values) = (part(&from, columns), output(indices), output(values));
+        let params = ShortParams {
+            rows: dim(op, "rows", count)?,
+            columns: columns_,
+            k: k_,
+            flip: if largest { u32::MAX } else { 0 },
+            largest: place,
+            writes,
+            x: from.offset,
+            values: values.offset,
+            indices: indices.offset,
+        };
+        ctx.launch(op, &variant, &[&from, &values], &indices, &params, linear_grid(op, count)?)
+    })
 }
 
 /// Rows of so many numbers whose entries can be bound, and aren't too many.

@@ -1,7 +1,7 @@
 //! `rope_append`: styles, partial rotation, types, rows that are far apart, and indices inside and outside the cache.
 
 use backend_api::DType;
-use backend_api::desc::{Matrix, RopeAppendDesc, RopeAppendShape, RopeStyle, RopeTables};
+use backend_api::desc::{Matrix, QkNorm, RopeAppendDesc, RopeAppendShape, RopeStyle, RopeTables};
 
 use crate::case::Case;
 use crate::data::uniform;
@@ -16,6 +16,9 @@ const DIMS: [(usize, usize); 7] = [(2, 2), (5, 4), (7, 0), (8, 6), (32, 32), (80
 /// Heads of queries, and of keys and values.
 const HEADS: [(usize, usize); 6] = [(1, 1), (4, 2), (3, 3), (5, 1), (0, 2), (2, 0)];
 
+/// Of the mean square.
+const EPS: f64 = 1e-3;
+
 #[derive(Clone, Copy, Debug)]
 struct RopeAppend {
     style: RopeStyle,
@@ -28,11 +31,13 @@ struct RopeAppend {
     apart: [usize; 2],
     /// Whether the cache lies in the memory of `qkv`.
     is_shared: bool,
+    /// Whether queries and keys are normalised.
+    normed: bool,
 }
 
 pub(super) fn cases() -> Vec<Case> {
     let types = [DType::F32, DType::F16];
-    let counts = [2, 2, 2, DIMS.len(), HEADS.len(), 5, 3, 3];
+    let counts = [2, 2, 2, DIMS.len(), HEADS.len(), 5, 3, 3, 2];
     let seeds = ["rope_append 1", "rope_append 2"];
     let covering = seeds.into_iter().flat_map(|seed| pairwise(&counts, seed)).map(|row| RopeAppend {
         style: [RopeStyle::Half, RopeStyle::Interleaved][row[0]],
@@ -43,17 +48,22 @@ pub(super) fn cases() -> Vec<Case> {
         rows: [0, 1, 2, 7, 33][row[5]],
         apart: [[0, 3, 16][row[6]], [0, 5, 32][row[7]]],
         is_shared: false,
+        normed: row[8] == 1,
     });
     let shared = types.into_iter().flat_map(|dtype| {
-        [(8, 6), (7, 0), (64, 64)].map(|dims| RopeAppend {
-            style: RopeStyle::Half,
-            dtype,
-            cache_dtype: dtype,
-            dims,
-            heads: (4, 2),
-            rows: 5,
-            apart: [2, 4],
-            is_shared: true,
+        let dims = [(8, 6), (7, 0), (64, 64)].into_iter();
+        dims.flat_map(|dims| [false, true].map(|normed| (dims, normed))).map(move |(dims, normed)| {
+            RopeAppend {
+                style: RopeStyle::Half,
+                dtype,
+                cache_dtype: dtype,
+                dims,
+                heads: (4, 2),
+                rows: 5,
+                apart: [2, 4],
+                is_shared: true,
+                normed,
+            }
         })
     });
     covering.chain(shared).map(RopeAppend::case).collect()
@@ -70,18 +80,28 @@ impl RopeAppend {
             rows,
             apart,
             is_shared,
+            normed,
         } = self;
         let [a, b] = apart;
         let memory = super::flag(is_shared, "one_memory", "apart");
+        let norm = super::flag(normed, "_normed", "");
         let name = format!(
-            "{style:?}_{dtype}_into_{cache_dtype}_d{d}_r{r}_h{heads}_kv{kv_heads}_rows{rows}_{a}_{b}_{memory}"
+            "{style:?}_{dtype}_into_{cache_dtype}_d{d}_r{r}_h{heads}_kv{kv_heads}_rows{rows}_{a}_{b}_{memory}{norm}"
         );
         Case::new("rope_append", name.to_lowercase(), move |rng| self.trial(rng))
     }
 
     fn trial(self, rng: &mut Rng) -> Trial {
-        let Self { style, dtype, cache_dtype, dims: (d, rotary_dim), heads: (heads, kv_heads), rows, .. } =
-            self;
+        let Self {
+            style,
+            dtype,
+            cache_dtype,
+            dims: (d, rotary_dim),
+            heads: (heads, kv_heads),
+            rows,
+            normed,
+            ..
+        } = self;
         let (width, cached) = ((heads + 2 * kv_heads) * d, 2 * kv_heads * d);
         let [ld, cache_ld] = [width + self.apart[0], cached.max(1) + self.apart[1]];
         let cache_rows = rows + 3;
@@ -106,21 +126,33 @@ impl RopeAppend {
         let qkv: Vec<f64> = uniform(rng, dtype, of_qkv, -2.0, 2.0);
         let offset = if self.is_shared { of_qkv } else { 0 };
         let desc_of = move |p: &[u64]| {
-            let qkv = Matrix::new(p[4], dtype, ld);
+            let qkv = Matrix::new(p[if normed { 6 } else { 4 }], dtype, ld);
             let cache = Matrix::new(p[p.len() - 1], cache_dtype, cache_ld).with_offset(offset);
             let tables = RopeTables { cos: p[0], sin: p[1], max_position };
             let shape = RopeAppendShape { rows, heads, kv_heads, head_dim: d, cache_rows };
             let desc = RopeAppendDesc::new(qkv, cache, tables, shape, p[2], p[3]);
-            desc.with_style(style).with_rotary_dim(rotary_dim)
+            let desc = desc.with_style(style).with_rotary_dim(rotary_dim);
+            if normed { desc.with_norm(QkNorm::new(p[4], p[5], EPS)) } else { desc }
         };
-        let operands = Appended { qkv: &qkv, cos: &cos, sin: &sin, positions: &positions, indices: &indices };
-        let [of_queries, of_cache_rows] = rope_append(&desc_of(&[0; 6]), &operands);
+        let norms = [(); 2].map(|()| uniform(rng, dtype, d, 0.5, 1.5));
+        let operands = Appended {
+            qkv: &qkv,
+            cos: &cos,
+            sin: &sin,
+            positions: &positions,
+            indices: &indices,
+            norms: [&norms[0], &norms[1]],
+        };
+        let [of_queries, of_cache_rows] = rope_append(&desc_of(&[0; 8]), &operands);
 
         let mut trial = Trial::new();
         trial.input("cos", DType::F32, &cos);
         trial.input("sin", DType::F32, &sin);
         trial.input("positions", DType::U32, if pairs > 0 { &positions } else { &[] });
         trial.input("indices", DType::U32, if of_cache > 0 { &indices } else { &[] });
+        if normed {
+            norms.iter().for_each(|norm| trial.input("norm", dtype, norm));
+        }
         let before = uniform(rng, cache_dtype, of_cache, -2.0, 2.0);
         if self.is_shared {
             let wants = of_queries.into_iter().chain(of_cache_rows).collect();

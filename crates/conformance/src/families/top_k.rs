@@ -1,11 +1,12 @@
 //! `top_k`: few and all of short and long rows, of every element type, with many equal numbers and NaN.
 
 use backend_api::DType;
-use backend_api::desc::TopKDesc;
+use backend_api::desc::{SoftmaxOver, TopKDesc};
 
 use crate::case::Case;
 use crate::data::specials;
 use crate::float::round_to;
+use crate::oracle::softmax::{places, probabilities};
 use crate::rng::Rng;
 use crate::trial::Trial;
 use crate::want::Want;
@@ -48,7 +49,14 @@ pub(super) fn cases() -> Vec<Case> {
                 continue;
             }
             for largest in [false, true] {
-                cases.push(case(dtype, shape, largest, (i + j) % 3 != 0));
+                let values = if (i + j) % 3 != 0 { Values::Numbers } else { Values::None };
+                cases.push(case(dtype, shape, largest, values));
+                if dtype.is_float() {
+                    cases.extend(
+                        [SoftmaxOver::Found, SoftmaxOver::Row]
+                            .map(|over| case(dtype, shape, largest, Values::Probabilities(over))),
+                    );
+                }
             }
         }
     }
@@ -70,35 +78,54 @@ fn numbers(rng: &mut Rng, dtype: DType, n: usize) -> Vec<f64> {
     (0..n).map(|_| round_to(dtype, number(rng))).collect()
 }
 
-/// The order of the contract: NaN is larger than +∞, and the zeros are equal.
-fn order(a: f64, b: f64) -> std::cmp::Ordering {
-    a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+/// What is written besides the indices.
+#[derive(Clone, Copy)]
+enum Values {
+    None,
+    Numbers,
+    Probabilities(SoftmaxOver),
 }
 
-fn case(dtype: DType, [rows, columns, k]: [usize; 3], largest: bool, values: bool) -> Case {
+fn case(dtype: DType, [rows, columns, k]: [usize; 3], largest: bool, values: Values) -> Case {
     let kind = super::flag(largest, "largest", "smallest");
-    let written = super::flag(values, "values", "indices");
+    let written = match values {
+        Values::None => "indices",
+        Values::Numbers => "values",
+        Values::Probabilities(SoftmaxOver::Row) => "softmax_of_row",
+        Values::Probabilities(_) => "softmax",
+    };
     Case::new("top_k", format!("{dtype}_rows{rows}_columns{columns}_k{k}_{kind}_{written}"), move |rng| {
-        let input = numbers(rng, dtype, rows * columns);
+        let mut input = numbers(rng, dtype, rows * columns);
+        if matches!(values, Values::Probabilities(_)) {
+            // Half of the rows without what makes all of them NaN.
+            for row in input.chunks_exact_mut(columns.max(1)).step_by(2) {
+                row.iter_mut().filter(|x| !x.is_finite() || x.abs() > 1000.0).for_each(|x| *x = -1.5);
+            }
+        }
         let mut found = Vec::new();
         let mut sorted = Vec::new();
         for row in input.chunks_exact(columns.max(1)) {
-            let mut places: Vec<usize> = (0..columns).collect();
-            // Stable, so equal numbers stay in the order of their places.
-            places.sort_by(|&a, &b| if largest { order(row[b], row[a]) } else { order(row[a], row[b]) });
-            found.extend(places[..k].iter().map(|&place| Want::Exact(place as f64)));
-            sorted.extend(places[..k].iter().map(|&place| Want::Exact(row[place])));
+            let places = &places(row, largest)[..k];
+            found.extend(places.iter().map(|&place| Want::Exact(place as f64)));
+            match values {
+                Values::Probabilities(over) => sorted.extend(probabilities(row, places, over)),
+                _ => sorted.extend(places.iter().map(|&place| Want::Exact(row[place]))),
+            }
         }
         let mut trial = Trial::new();
         trial.input("input", dtype, &input);
         trial.output("indices", DType::I32, found);
-        if values {
+        let is_written = !matches!(values, Values::None);
+        if is_written {
             trial.output("values", dtype, sorted);
         }
         trial.calling(move |backend, p| {
             let mut desc = TopKDesc::new(dtype, p[0], p[1], rows, columns, k);
             desc.largest = largest;
-            desc.values = values.then(|| p[2]);
+            desc.values = is_written.then(|| p[2]);
+            if let Values::Probabilities(over) = values {
+                desc = desc.with_softmax(over);
+            }
             backend.top_k(&desc)
         })
     })

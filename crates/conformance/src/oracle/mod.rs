@@ -82,7 +82,10 @@ pub(crate) fn expected(
         }
         Command::Gather(desc) => vec![Expected::moved(desc.output, desc.dtype, desc.dtype)],
         Command::TopK(desc) => {
-            let values = desc.values.map(|ptr| Expected::moved(ptr, desc.dtype, desc.dtype));
+            let values = desc.values.map(|ptr| match desc.softmax {
+                Some(over) => softmax::expect_probabilities(desc, over, ptr, memory),
+                None => Expected::moved(ptr, desc.dtype, desc.dtype),
+            });
             values.into_iter().chain([Expected::exact(desc.indices, DType::I32)]).collect()
         }
         Command::Random(desc) => vec![Expected::exact(desc.output, desc.dtype)],

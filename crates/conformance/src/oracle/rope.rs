@@ -6,7 +6,8 @@ use backend_api::DType;
 use backend_api::desc::{RopeAppendDesc, RopeDesc, RopeStyle};
 
 use super::expected::{Bytes, Expected, start};
-use crate::float::{MIN_NORMAL_F32, gamma};
+use super::norm::RSQRT;
+use crate::float::{MIN_NORMAL_F32, ROUNDING, gamma};
 use crate::want::Want;
 
 /// `x` rotated by the angles with the given cosines and sines, one for each pair; the numbers behind the
@@ -62,6 +63,49 @@ pub(crate) struct Appended<'a> {
     pub(crate) sin: &'a [f64],
     pub(crate) positions: &'a [f64],
     pub(crate) indices: &'a [f64],
+    /// The weights of the norms of queries and keys.
+    pub(crate) norms: [&'a [f64]; 2],
+}
+
+/// x / √(mean(x²) + eps) · w for each number, with its error, rounded to a type.
+///
+/// A sum of n squares in f32 is off by γ(n + 2) of itself, the quotient and eps by two roundings, the reciprocal of the root by
+/// half of that and [`RSQRT`]; two products follow.
+fn normalised(x: &[f64], weight: &[f64], eps: f64, dtype: DType) -> Vec<(f64, f64)> {
+    let square = x.iter().map(|x| x * x).sum::<f64>() / x.len() as f64;
+    let factor = 1.0 / (square + eps).sqrt();
+    let relative = 0.5 * gamma(x.len() + 2) + 4.0 * ROUNDING + RSQRT;
+    let rounded = |value: f64| match dtype {
+        DType::F16 => value.abs() * 2f64.powi(-11) + 2f64.powi(-25),
+        _ => 0.0,
+    };
+    let number = |(x, w): (&f64, &f64)| {
+        let value = x * factor * w;
+        (value, 1.001 * value.abs() * relative + MIN_NORMAL_F32 + rounded(value))
+    };
+    x.iter().zip(weight).map(number).collect()
+}
+
+/// A vector of numbers with errors, of which pairs are rotated.
+fn rotated_with_errors(x: &[(f64, f64)], cos: &[f64], sin: &[f64], style: RopeStyle) -> Vec<Want> {
+    let mut wants: Vec<Want> = x.iter().map(|&(x, error)| Want::near(x, error)).collect();
+    for (pair, (&c, &s)) in cos.iter().zip(sin).enumerate() {
+        let [a, b] = match style {
+            RopeStyle::Half => [pair, pair + cos.len()],
+            RopeStyle::Interleaved => [2 * pair, 2 * pair + 1],
+        };
+        let ((first, of_first), (second, of_second)) = (x[a], x[b]);
+        let want = |c: f64, s: f64| {
+            let size = (first * c).abs() + (second * s).abs();
+            let error = of_first * c.abs() + of_second * s.abs();
+            Want::near(
+                first * c + second * s,
+                error + 1.001 * 2.0 * ROUNDING * (size + error) + MIN_NORMAL_F32,
+            )
+        };
+        (wants[a], wants[b]) = (want(c, -s), want(s, c));
+    }
+    wants
 }
 
 /// The queries in place, and the rows of the cache that an index names, each element by its place after the handle.
@@ -69,24 +113,37 @@ pub(crate) fn rope_append(desc: &RopeAppendDesc, operands: &Appended<'_>) -> [Ve
     let &RopeAppendDesc { heads, kv_heads, head_dim, rotary_dim, .. } = desc;
     let ([width, cached], pairs) = (desc.widths(), rotary_dim / 2);
     let start = |i: usize| desc.qkv.offset + i * desc.qkv.ld;
-    let rotated = |i: usize, x: &[f64]| {
-        if pairs == 0 {
-            return x.iter().map(|&x| Want::Exact(x)).collect();
+    let rotated = |i: usize, x: &[f64], weight: &[f64]| {
+        let angles = |table: &'_ [f64]| match pairs {
+            0 => Vec::new(),
+            _ => {
+                let at = (operands.positions[i] as usize).min(desc.max_position - 1) * pairs;
+                table[at..][..pairs].to_vec()
+            }
+        };
+        let [cos, sin] = [operands.cos, operands.sin].map(angles);
+        match desc.norm {
+            Some(norm) => {
+                rotated_with_errors(&normalised(x, weight, norm.eps, desc.qkv.dtype), &cos, &sin, desc.style)
+            }
+            None if pairs == 0 => x.iter().map(|&x| Want::Exact(x)).collect(),
+            None => rope(x, &cos, &sin, desc.style),
         }
-        let at = (operands.positions[i] as usize).min(desc.max_position - 1) * pairs;
-        rope(x, &operands.cos[at..][..pairs], &operands.sin[at..][..pairs], desc.style)
     };
+    let changed = if desc.norm.is_some() { head_dim } else { rotary_dim };
+    let [of_queries_norm, of_keys_norm] = operands.norms;
     let (mut of_queries, mut of_rows) = (Vec::new(), BTreeMap::new());
     for i in (0..desc.rows).filter(|_| width > 0) {
         let row = &operands.qkv[start(i)..][..width];
         for head in 0..heads {
-            let wants = rotated(i, &row[head * head_dim..][..head_dim]).into_iter().take(rotary_dim);
+            let vector = &row[head * head_dim..][..head_dim];
+            let wants = rotated(i, vector, of_queries_norm).into_iter().take(changed);
             of_queries.extend(wants.enumerate().map(|(at, want)| (start(i) + head * head_dim + at, want)));
         }
         let target = operands.indices.get(i).map(|&index| index as usize);
         let Some(target) = target.filter(|&target| cached > 0 && target < desc.cache_rows) else { continue };
         let (keys, values) = row[heads * head_dim..].split_at(kv_heads * head_dim);
-        let keys = keys.chunks(head_dim).flat_map(|key| rotated(i, key));
+        let keys = keys.chunks(head_dim).flat_map(|key| rotated(i, key, of_keys_norm));
         let wants = keys.chain(values.iter().map(|&value| Want::Exact(value)));
         let types = [desc.qkv.dtype, desc.cache.dtype];
         // Of equal indices, the last one stays.
@@ -105,7 +162,16 @@ pub(super) fn expect_rope_append(desc: &RopeAppendDesc, memory: &Bytes) -> Vec<E
     let [positions, indices] =
         [of_pairs(desc.positions), Some(desc.indices)].map(|ptr| memory.optional(ptr, DType::U32));
     let qkv = memory.numbers(desc.qkv.ptr, desc.qkv.dtype);
-    let operands = Appended { qkv: &qkv, cos: &cos, sin: &sin, positions: &positions, indices: &indices };
+    let norms = desc.norm.map(|norm| [norm.query, norm.key]);
+    let norms = [0, 1].map(|of| memory.optional(norms.map(|norms| norms[of]), desc.qkv.dtype));
+    let operands = Appended {
+        qkv: &qkv,
+        cos: &cos,
+        sin: &sin,
+        positions: &positions,
+        indices: &indices,
+        norms: [&norms[0], &norms[1]],
+    };
     let [of_queries, of_cache] = rope_append(desc, &operands);
     vec![
         Expected::computed(desc.qkv.ptr, desc.qkv.dtype, of_queries),

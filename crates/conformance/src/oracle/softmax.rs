@@ -1,6 +1,8 @@
 //! Softmax.
 
-use backend_api::desc::{SoftmaxBackwardDesc, SoftmaxDesc};
+use std::cmp::Ordering;
+
+use backend_api::desc::{SoftmaxBackwardDesc, SoftmaxDesc, SoftmaxOver, TopKDesc};
 
 use super::expected::{Bytes, Expected};
 use super::reduce::slice;
@@ -128,6 +130,45 @@ pub(super) fn expect_softmax(desc: &SoftmaxDesc, memory: &Bytes) -> Expected {
     let of = if log { log_softmax } else { softmax };
     let wants = slices([outer, length, inner], |at| of(&slice(&x, at, length, inner)));
     Expected::computed(desc.output, desc.dtype, wants)
+}
+
+/// The order of `top_k`'s contract: NaN is larger than +∞, and the zeros are equal.
+fn order(a: f64, b: f64) -> Ordering {
+    a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+}
+
+/// The columns of the numbers of a row in `top_k`'s order.
+pub(crate) fn places(row: &[f64], is_largest: bool) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..row.len()).collect();
+    // Stable, so that equal numbers stay in the order of their places.
+    places.sort_by(|&a, &b| if is_largest { order(row[b], row[a]) } else { order(row[a], row[b]) });
+    places
+}
+
+/// What `top_k` makes of the numbers of a row at `places`.
+pub(crate) fn probabilities(row: &[f64], places: &[usize], over: SoftmaxOver) -> Vec<Want> {
+    let found: Vec<f64> = places.iter().map(|&place| row[place]).collect();
+    match over {
+        SoftmaxOver::Row => {
+            let all = softmax(row);
+            places.iter().map(|&place| all[place].clone()).collect()
+        }
+        // And what a later version adds.
+        _ => softmax(&found),
+    }
+}
+
+pub(super) fn expect_probabilities(
+    desc: &TopKDesc,
+    over: SoftmaxOver,
+    values: u64,
+    memory: &Bytes,
+) -> Expected {
+    let &TopKDesc { dtype, columns, k, .. } = desc;
+    let x = memory.numbers(desc.input, dtype);
+    let rows = x.chunks_exact(columns.max(1)).take(desc.rows);
+    let wants = rows.flat_map(|row| probabilities(row, &places(row, desc.largest)[..k], over));
+    Expected::computed(values, dtype, (0..).zip(wants).collect())
 }
 
 pub(super) fn expect_softmax_backward(desc: &SoftmaxBackwardDesc, memory: &Bytes) -> Expected {

@@ -2,9 +2,9 @@
 
 use backend_api::desc::{
     BatchNormDesc, ChannelShape, CumSumDesc, Distribution, GatherDesc, GroupNormDesc, HeadLayout, IndexShape,
-    LayerNormDesc, Matrix, NormBackwardDesc, NormBackwardWeightDesc, RandomDesc, ReduceDesc,
+    LayerNormDesc, Matrix, NormBackwardDesc, NormBackwardWeightDesc, QkNorm, RandomDesc, ReduceDesc,
     RepetitionPenalty, RmsNormDesc, RopeAppendDesc, RopeAppendShape, RopeDesc, RopeShape, RopeStyle,
-    RopeTables, SampleDesc, ScatterDesc, SoftmaxBackwardDesc, SoftmaxDesc, TensorDesc, TopKDesc,
+    RopeTables, SampleDesc, ScatterDesc, SoftmaxBackwardDesc, SoftmaxDesc, SoftmaxOver, TensorDesc, TopKDesc,
 };
 use backend_api::{BackendResult, DType, ReduceOp, ScatterOp};
 
@@ -200,6 +200,8 @@ fn rope_append<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
     d.style = rng.pick(&[RopeStyle::Half, RopeStyle::Interleaved]);
     let rotary = size(rng);
     d.rotary_dim = maybe(rng, rotary).unwrap_or(d.head_dim & !1);
+    let [query_norm, key_norm] = std::array::from_fn(|_| pool.pick(rng));
+    d.norm = maybe(rng, QkNorm::new(query_norm, key_norm, 1e-5));
     if rng.one_in(2) {
         // Rows long enough.
         let [width, cached] = d.widths();
@@ -236,6 +238,8 @@ fn top_k<'a>(rng: &mut Rng, pool: &Pool<'_>) -> Call<'a> {
         (std::array::from_fn(|_| pool.pick(rng)), sizes(rng));
     let mut d = TopKDesc::new(dtype(rng), input, indices, rows, columns, k);
     (d.values, d.largest) = (maybe(rng, values), rng.one_in(2));
+    let over = rng.pick(&[SoftmaxOver::Found, SoftmaxOver::Row]);
+    d.softmax = maybe(rng, over);
     let verdict = pool.check("top_k", d.operands("top_k"));
     call(format!("{d:?}"), verdict, move |b| b.top_k(&d))
 }

@@ -22,7 +22,9 @@ pub(super) fn top_k(memory: &mut Memory, desc: &TopKDesc) -> BackendResult<()> {
             let index = Element::of(DType::I32, found.map(|(index, _)| index as i64));
             memory.set(desc.indices, DType::I32, row * k + i, index);
             if let Some(values) = desc.values {
-                memory.set(values, dtype, row * k + i, Element::of(dtype, found.map(|(_, number)| number)));
+                // Probabilities aren't known.
+                let number = found.filter(|_| desc.softmax.is_none()).map(|(_, number)| number);
+                memory.set(values, dtype, row * k + i, Element::of(dtype, number));
             }
         }
     }
