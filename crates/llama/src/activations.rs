@@ -35,10 +35,11 @@ pub(crate) struct Activations {
     pub(crate) normed: Buffer,
     /// `[rows, hidden]`: what a block adds to `x`, where that is normalised before.
     pub(crate) block: Option<Buffer>,
-    /// Queries, keys and values: those of a token side by side, or three tensors one after the other where
-    /// queries and keys are normalised by themselves. Only its `parts` are named.
+    /// The memory of `qkv`.
     _qkv: Buffer,
-    /// Whether a token's queries, keys and values lie side by side. Of one row, three tensors do.
+    /// What is projected: a token's queries, keys and values side by side.
+    pub(crate) qkv: Matrix,
+    /// Whether queries and keys stay there. Where they are normalised by themselves, those of several rows don't.
     pub(crate) is_stacked: bool,
     /// `[rows, heads, head_dim]`: the heads' outputs.
     pub(crate) context: Buffer,
@@ -49,7 +50,7 @@ pub(crate) struct Activations {
     pub(crate) inner: Buffer,
     /// What experts need, if the model has some.
     pub(crate) experts: Option<ExpertActivations>,
-    /// Where the queries, keys and values lie in `qkv`.
+    /// The queries, keys and values that are rotated and kept.
     pub(crate) parts: [Matrix; 3],
     /// Packed queries and packed keys, where they are normalised.
     pub(crate) packed: Option<[Buffer; 2]>,
@@ -103,16 +104,21 @@ impl Activations {
         let tensor = |columns: usize| Buffer::of(backend, dtype, &[rows, columns]);
         let (q, kv) = (config.query_width(), config.kv_width());
         let qkv = tensor(q + 2 * kv)?;
-        let part = |offset, row| Matrix::new(qkv.ptr(), dtype, row).with_offset(offset);
-        let (parts, packed) = if split {
-            let bytes = |columns: usize| rows * columns * dtype.size();
-            let packed = [qkv.view(0, bytes(q))?, qkv.view(bytes(q), bytes(kv))?];
-            ([part(0, q), part(rows * q, kv), part(rows * (q + kv), kv)], Some(packed))
-        } else {
-            let row = q + 2 * kv;
-            ([part(0, row), part(q, row), part(q + kv, row)], None)
-        };
+        let row = q + 2 * kv;
+        let part = |offset| Matrix::new(qkv.ptr(), dtype, row).with_offset(offset);
         let is_stacked = !split || rows == 1;
+        let packed = match (split, is_stacked) {
+            (false, _) => None,
+            (true, true) => {
+                let bytes = |columns: usize| columns * dtype.size();
+                Some([qkv.view(0, bytes(q))?, qkv.view(bytes(q), bytes(kv))?])
+            }
+            (true, false) => Some([tensor(q)?, tensor(kv)?]),
+        };
+        let mut parts = [part(0), part(q), part(q + kv)];
+        if let Some([queries, keys]) = packed.as_ref().filter(|_| !is_stacked) {
+            (parts[0], parts[1]) = (Matrix::new(queries.ptr(), dtype, q), Matrix::new(keys.ptr(), dtype, kv));
+        }
         let inner = config.experts.map_or(0, |experts| experts.shared_intermediate).max(config.intermediate);
         let experts = config.experts.map(|experts| ExpertActivations::new(backend, experts, (rows, dtype)));
         Ok(Self {
@@ -133,6 +139,7 @@ impl Activations {
             inner: tensor(inner)?,
             experts: experts.transpose()?,
             is_stacked,
+            qkv: part(0),
             _qkv: qkv,
             parts,
             packed,

@@ -287,8 +287,8 @@ fn columns(config: &Config, a: &Activations) -> impl Iterator<Item = (Matrix, us
     let [_, keys, values] = a.parts;
     let together = (keys, 2 * width, 0);
     let apart = [(keys, width, 0), (values, width, width)];
-    let is_apart = a.packed.is_some();
-    apart.into_iter().filter(move |_| is_apart).chain((!is_apart).then_some(together))
+    let is_together = a.is_stacked;
+    apart.into_iter().filter(move |_| !is_together).chain(is_together.then_some(together))
 }
 
 /// Copies the keys and values of some rows to a cache of numbers, from an element on, or to staging.

@@ -2,8 +2,6 @@
 
 mod projections;
 
-use std::slice;
-
 use backend_api::desc::{
     BinaryDesc, CopyDesc, LayerNormDesc, Matrix, RmsNormDesc, RopeAppendDesc, RopeAppendShape, RopeDesc,
     RopeShape, RopeStyle, RopeTables, TensorDesc,
@@ -107,7 +105,7 @@ impl Layer {
         })
     }
 
-    /// Whether queries, keys and values are three tensors rather than one.
+    /// Whether queries and keys are normalised by themselves, in tensors of their own.
     pub(crate) const fn is_split(&self) -> bool {
         matches!(self.projections, Projections::Normalised { .. })
     }
@@ -129,11 +127,7 @@ impl Layer {
 
     /// The weights of all products.
     pub(crate) fn weights_mut(&mut self) -> impl Iterator<Item = &mut Weight> {
-        let projections: &mut [Linear] = match &mut self.projections {
-            Projections::Stacked(linear) => slice::from_mut(linear),
-            Projections::Normalised { parts, .. } => parts,
-        };
-        let attention = projections.iter_mut().chain([&mut self.attention_output]);
+        let attention = [self.projections.linear_mut(), &mut self.attention_output].into_iter();
         attention.flat_map(Linear::weights_mut).chain(self.feed_forward.weights_mut())
     }
 
@@ -143,9 +137,6 @@ impl Layer {
         let packed = |buffer: &Buffer, row| Matrix::new(buffer.ptr(), a.dtype, row);
 
         self.projections.forward(pass, self.attention_norm.as_ref())?;
-        if !config.architecture.normalises_rotated() {
-            self.projections.normalise(pass)?;
-        }
         self.rotate_and_append(pass)?;
         pass.rotations.scale_queries(pass)?;
         let heads = Heads { layer: self.index, sinks: self.sinks.as_ref() };
@@ -199,13 +190,19 @@ impl Layer {
         backend.binary_ext(&BinaryDesc::new(BinaryOp::Add, x, block, x))
     }
 
-    /// Rotates queries and keys by their positions, and appends keys and values to the cache.
+    /// Normalises queries and keys where an architecture does, rotates them by their positions, and appends keys and values to
+    /// the cache.
     fn rotate_and_append(&self, pass: &Pass<'_>) -> BackendResult<()> {
         let Pass { backend, config, activations: a, rotations, cache, .. } = *pass;
         let tables = rotations.of_layer(config, self.index);
         let is_normalised_last = config.architecture.normalises_rotated();
         let target = cache.rope_append_target(config, self.index, a, &pass.placement);
-        match target.filter(|_| a.is_stacked && !is_normalised_last) {
+        let target = target.filter(|_| a.is_stacked && !is_normalised_last);
+        let norm = self.projections.norm_of_heads(config).filter(|_| target.is_some());
+        if norm.is_none() && !is_normalised_last {
+            self.projections.normalise(pass)?;
+        }
+        match target {
             Some(target) => {
                 let shape = RopeAppendShape {
                     rows: a.rows,
@@ -215,10 +212,14 @@ impl Layer {
                     cache_rows: target.rows,
                 };
                 let width = config.query_width() + 2 * config.kv_width();
-                let qkv = Matrix::new(a.parts[0].ptr, a.dtype, width);
+                let qkv = Matrix::new(a.qkv.ptr, a.dtype, width);
                 let (positions, indices) = (a.positions.ptr(), target.indices.ptr());
                 let desc = RopeAppendDesc::new(qkv, target.cache, tables, shape, positions, indices);
-                backend.rope_append(&desc.with_style(self.style(config)).with_rotary_dim(config.rope.dim))
+                let desc = desc.with_style(self.style(config)).with_rotary_dim(config.rope.dim);
+                backend.rope_append(&match norm {
+                    Some(norm) => desc.with_norm(norm),
+                    None => desc,
+                })
             }
             None => {
                 if config.rope.rotates(self.index) {

@@ -1,11 +1,11 @@
 //! Queries, keys and values of a layer.
 
 use backend_api::BackendResult;
-use backend_api::desc::RopeStyle;
+use backend_api::desc::{CopyDesc, QkNorm, RopeStyle, TensorDesc};
 use backend_api::owned::Buffer;
 
-use super::{Pass, input_of_block, rms_norm};
-use crate::linear::{Into, Linear};
+use super::{Pass, rms_norm};
+use crate::linear::Linear;
 use crate::weights::{Loader, NeighbouringPairs};
 use crate::{Config, Result};
 
@@ -14,8 +14,8 @@ use crate::{Config, Result};
 pub(super) enum Projections {
     /// One product for all three, in which the elements of a rotated pair are neighbours.
     Stacked(Linear),
-    /// Three products, as queries and keys are normalised by themselves: each head, or all heads of a token together.
-    Normalised { parts: [Linear; 3], query_norm: Buffer, key_norm: Buffer, by_head: bool },
+    /// One product, after which queries and keys are normalised by themselves: each head, or all heads of a token together.
+    Normalised { linear: Linear, query_norm: Buffer, key_norm: Buffer, by_head: bool },
 }
 
 impl Projections {
@@ -47,22 +47,42 @@ impl Projections {
             return stacked(loader, &parts);
         };
         let key_norm = loader.vector(&name("attn_k_norm.weight"), key_len)?;
-        let [query, key, value] = parts.map(|part| Linear::load(loader, &[part], hidden));
-        Ok(Self::Normalised { parts: [query?, key?, value?], query_norm, key_norm, by_head })
+        let linear = Linear::load(loader, &parts, hidden)?;
+        Ok(Self::Normalised { linear, query_norm, key_norm, by_head })
     }
 
     /// Projects the pass's `x`, normalised if there is a norm.
     pub(super) fn forward(&self, pass: &Pass<'_>, norm: Option<&Buffer>) -> BackendResult<()> {
         let a = pass.activations;
+        let (Self::Stacked(linear) | Self::Normalised { linear, .. }) = self;
+        linear.forward_normed(pass, norm, a.qkv)?;
+        if a.is_stacked {
+            return Ok(());
+        }
+        let columns = [pass.config.query_width(), pass.config.kv_width()];
+        let mut column = 0;
+        a.parts.iter().zip(columns).try_for_each(|(part, columns)| {
+            let (shape, strides) = ([a.rows, columns], [a.qkv.ld, 1]);
+            let from = TensorDesc::strided(a.qkv.ptr, a.dtype, &shape, &strides).with_offset(column);
+            column += columns;
+            let to = TensorDesc::packed(part.ptr, a.dtype, &shape);
+            pass.backend.copy(&CopyDesc::new(from, to))
+        })
+    }
+
+    /// The product.
+    pub(super) fn linear_mut(&mut self) -> &mut Linear {
+        let (Self::Stacked(linear) | Self::Normalised { linear, .. }) = self;
+        linear
+    }
+
+    /// The norms of queries and keys, if each head is normalised by itself.
+    pub(super) fn norm_of_heads(&self, config: &Config) -> Option<QkNorm> {
         match self {
-            Self::Stacked(linear) => linear.forward_normed(pass, norm, a.parts[0]),
-            Self::Normalised { parts, .. } => {
-                let x = input_of_block(pass, norm)?;
-                let mut products = parts.iter().zip(a.parts);
-                products.try_for_each(|(linear, part)| {
-                    linear.forward(pass.backend, a.rows, x, part, Into::Assign)
-                })
+            Self::Normalised { query_norm, key_norm, by_head: true, .. } => {
+                Some(QkNorm::new(query_norm.ptr(), key_norm.ptr(), config.norm_eps))
             }
+            _ => None,
         }
     }
 
