@@ -5,9 +5,10 @@
 // of rows of B, only column c belongs to the result. An invocation has the columns 2j and 2j + 1 of its rows of B, so that
 // it scales two blocks, where one row in all columns would have it scale all eight.
 //
-// needs: ROWS = 1, SUBGROUP, SUBGROUPS, COLUMNS, PERSISTENT, HALF_BLOCKS, sh, params, lib/fragment_elements, a format's
-// scales, all of one zero point, its lib/quant_fragments_* and the order of its quants (lib/quant_in_order or of
-// lib/quant_fragments_eight), rows of A (lib/quant_rows or lib/quant_rows_normed), Place, rows_of_b
+// needs: ROWS = 1, SUBGROUP, shares() (subgroups that share k), COLUMNS, PERSISTENT, HALF_BLOCKS, sh, params,
+// lib/fragment_elements, a format's scales, all of one zero point, its lib/quant_fragments_* and the order of its quants
+// (lib/quant_in_order or of lib/quant_fragments_eight), rows of A (lib/quant_rows or lib/quant_rows_normed), Place,
+// rows_of_a, rows_of_b
 
 const_assert ROWS == 1u;
 
@@ -57,8 +58,8 @@ fn vector_of_a(step: u32, lane: u32) -> u32 {
 }
 
 // The word j of a column of A. A half block has the words 0 and 1 of its block, or 2 and 3, and zeros for the others.
-fn word_of_a(i: u32, lane: u32) -> vec4<u32> {
-  let word = in_order_of_quants(eight_of_row(0u, i));
+fn word_of_a(row: u32, i: u32, lane: u32) -> vec4<u32> {
+  let word = in_order_of_quants(eight_of_row(row, i));
   return select(word, vec4<u32>(), HALF_BLOCKS == 1u && lane / 4u % 2u != lane % 4u / 2u);
 }
 
@@ -110,28 +111,32 @@ fn own_columns(step: Step, zero: f32, j: u32, a: vec4<u32>) -> Columns {
   return either(third, columns_of_blocks(step.second, 2u, zero, a), j == 3u);
 }
 
-// Adds a row's products of an invocation's columns with their scales, less the columns' sums with their minima.
-fn add_scaled(sum: f32, scales: Scales, j: u32, columns: vec2<f32>, sums_of_a: vec2<f32>) -> f32 {
+// Adds a row's products of an invocation's columns with their scales, less the columns' sums with their minima. Of its blocks, the
+// row has `blocks`: the others' scales may be infinite where A is 0.
+fn add_scaled(sum: f32, scales: Scales, j: u32, columns: vec2<f32>, sums_of_a: vec2<f32>, blocks: u32) -> f32 {
   let block = select(2u * (j % 2u), j, HALF_BLOCKS == 1u);
   let even = scale_of(scales, block, 0u);
   let odd = scale_of(scales, block + 1u - HALF_BLOCKS, 2u * HALF_BLOCKS);
-  let all = sum + even.scale * columns.x + odd.scale * columns.y;
+  let exist = vec2<bool>(blocks > 0u, blocks > 1u);
+  let factors = select(vec2<f32>(), vec2<f32>(even.scale, odd.scale), exist);
+  let all = sum + factors.x * columns.x + factors.y * columns.y;
   if HAS_MIN {
-    return all - even.min * sums_of_a.x - odd.min * sums_of_a.y;
+    let minima = select(vec2<f32>(), vec2<f32>(even.min, odd.min), exist);
+    return all - minima.x * sums_of_a.x - minima.y * sums_of_a.y;
   }
   return all;
 }
 
-// Adds the products of eight blocks.
-fn add_step(sums: vec2<f32>, step: Step, j: u32, a: vec4<u32>) -> vec2<f32> {
+// Adds the products of eight blocks, of which the row has so many of the invocation's two.
+fn add_step(sums: vec2<f32>, step: Step, j: u32, a: vec4<u32>, blocks: u32) -> vec2<f32> {
   let columns = own_columns(step, scale_of(step.low_scales, 0u, 0u).zero, j, a);
   var sums_of_a: vec2<f32>;
   if HAS_MIN {
     let ones = Halves(vec4<f16>(1.0h), vec4<f16>(1.0h));
     sums_of_a = products(ones, ones, a).low.xy;
   }
-  let low = add_scaled(sums.x, step.low_scales, j, columns.low, sums_of_a);
-  return vec2<f32>(low, add_scaled(sums.y, step.high_scales, j, columns.high, sums_of_a));
+  let low = add_scaled(sums.x, step.low_scales, j, columns.low, sums_of_a, blocks);
+  return vec2<f32>(low, add_scaled(sums.y, step.high_scales, j, columns.high, sums_of_a, blocks));
 }
 
 // The sums of an invocation for the tile at `place`.
@@ -139,9 +144,10 @@ fn multiply(place: Place, index: u32, held: HeldRows) -> ProductSums {
   let lane = index % SUBGROUP;
   let j = lane % 4u;
   let rows = rows_of_b(place, lane / 4u);
+  let row_of_a = rows_of_a(place, 0u).x;
   var sums: vec2<f32>;
   // From the last step to the first, so that sums of a turn of the loop are always of columns within the row.
-  var step = i32((params.units + UNITS - 1u) / UNITS) - 1 - i32(index / SUBGROUP);
+  var step = i32((params.units + UNITS - 1u) / UNITS) - 1 - i32(index / SUBGROUP % shares());
   if HALF_BLOCKS == 0u {
     // The first weights are on their way while rows are prepared. The last unit stands for those beyond it.
     let last = params.units - 1u;
@@ -153,20 +159,20 @@ fn multiply(place: Place, index: u32, held: HeldRows) -> ProductSums {
     }
     if step >= 0 {
       let i = vector_of_a(u32(step), lane);
-      let a = select(word_of_a(min(i, 16u * last + 15u), lane), vec4<u32>(), i / 16u > last);
-      let some = add_step(sums, first, j, a);
-      // With the last unit's scale, which may be infinite, where A is 0.
-      sums = select(some, sums, own > last);
+      let last_of_a = params.k / 8u - 1u;
+      let a = select(word_of_a(row_of_a, min(i, last_of_a), lane), vec4<u32>(), i > last_of_a);
+      let first_block = 4u * own + 2u * (j % 2u);
+      sums = add_step(sums, first, j, a, max(params.k / 32u, first_block) - first_block);
     }
-    step -= i32(SUBGROUPS);
+    step -= i32(shares());
   } else if PERSISTENT == 0u {
     prepare_rows(index, held);
   }
-  for (; step >= 0; step -= i32(SUBGROUPS)) {
+  for (; step >= 0; step -= i32(shares())) {
     let unit = UNITS * u32(step);
     let scaled = select(unit + j / 2u, unit, HALF_BLOCKS == 1u);
     let weights = fetch(rows, vec2<u32>(unit, unit + 1u), scaled, j);
-    sums = add_step(sums, weights, j, word_of_a(vector_of_a(u32(step), lane), lane));
+    sums = add_step(sums, weights, j, word_of_a(row_of_a, vector_of_a(u32(step), lane), lane), 2u);
   }
   return sums;
 }

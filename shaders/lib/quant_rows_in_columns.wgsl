@@ -1,8 +1,9 @@
 // Sums of quant/skinny_cooperative where each column of a fragment is a row of A.
 //
-// needs: ROWS (8 or 16), SUBGROUP, SUBGROUPS, COLUMNS, PERSISTENT, HALF_BLOCKS, sh, params, lib/fragment_elements, a
-// format's scales, its lib/quant_fragments_* and the order of its quants (lib/quant_in_order or of
-// lib/quant_fragments_eight), rows of A (lib/quant_rows or lib/quant_rows_normed), Place, rows_of_b
+// needs: ROWS (8 or 16), SUBGROUP, shares() (subgroups that share k), COLUMNS, PERSISTENT, HALF_BLOCKS, RAGGED (whether rows end
+// within a unit), sh, params, lib/fragment_elements, a format's scales, its lib/quant_fragments_* and the order of its quants
+// (lib/quant_in_order or of lib/quant_fragments_eight), rows of A (lib/quant_rows or lib/quant_rows_normed), Place,
+// rows_of_a, rows_of_b
 
 const_assert ROWS == 8u || ROWS == 16u;
 
@@ -27,6 +28,15 @@ struct Pair {
   row: FetchedRow,
 }
 
+// The vector `i` of eight elements of a row of A, zeros beyond its end.
+fn vector_of_row(row: u32, i: u32) -> vec4<u32> {
+  if RAGGED == 0u {
+    return eight_of_row(row, i);
+  }
+  let last = params.k / 8u - 1u;
+  return select(eight_of_row(row, min(i, last)), vec4<u32>(), i > last);
+}
+
 // The vectors of a row of A, from `i` on, that belong to a unit. They come with the unit's weights where there is one row
 // for an invocation: waiting for A by itself took up to 7 % of a product's time. Workgroup memory needs no fetching ahead.
 fn fetch_row(row: u32, i: u32) -> FetchedRow {
@@ -34,16 +44,16 @@ fn fetch_row(row: u32, i: u32) -> FetchedRow {
     return FetchedRow();
   }
   return FetchedRow(
-    eight_of_row(row, i),
-    eight_of_row(row, i + 4u),
-    eight_of_row(row, i + 8u),
-    eight_of_row(row, i + 12u),
+    vector_of_row(row, i),
+    vector_of_row(row, i + 4u),
+    vector_of_row(row, i + 8u),
+    vector_of_row(row, i + 12u),
   );
 }
 
 fn eight_of_fetched_row(fetched: vec4<u32>, row: u32, i: u32) -> vec4<u32> {
   if ROWS_STAGED || ROWS == 16u {
-    return eight_of_row(row, i);
+    return vector_of_row(row, i);
   }
   return fetched;
 }
@@ -70,7 +80,7 @@ fn columns_of_a(fetched: vec4<u32>, rows: vec2<u32>, i: u32) -> Columns {
   if ROWS == 8u {
     return Columns(low, low);
   }
-  return Columns(low, in_order_of_quants(eight_of_row(rows.y, i)));
+  return Columns(low, in_order_of_quants(vector_of_row(rows.y, i)));
 }
 
 fn keep(columns: Columns, kept: bool) -> Columns {
@@ -112,6 +122,10 @@ fn add_block(
   rows: vec2<u32>,
   unit: u32,
 ) -> Elements {
+  // The scales of blocks beyond the row's end may be infinite.
+  if RAGGED == 1u && 32u * (4u * unit + block) >= params.k {
+    return sums;
+  }
   let columns = columns_of_a(fetched, rows, 16u * unit + 4u * block + j);
   let low = scale_of(pair.low_scales, block, j);
   let high = scale_of(pair.high_scales, block, j);
@@ -149,31 +163,31 @@ fn add_unit(sums: Elements, pair: Pair, j: u32, rows: vec2<u32>, unit: u32) -> E
 
 // The sums of an invocation for the tile at `place`.
 fn multiply(place: Place, index: u32, held: HeldRows) -> ProductSums {
-  let subgroup = index / SUBGROUP;
+  let share = index / SUBGROUP % shares();
   let j = index % 4u;
   let line = index % SUBGROUP / 4u;
   let columns = rows_of_b(place, line);
-  let rows = min(place.row + vec2<u32>(line, line + 8u), vec2<u32>(params.m - 1u));
+  let rows = rows_of_a(place, line);
   let last = params.units - 1u;
   // With eight rows of A, the first unit is on its way while they are prepared; with sixteen, none is.
-  var now = fetch(columns, rows.x, min(subgroup, last), j);
+  var now = fetch(columns, rows.x, min(share, last), j);
   if PERSISTENT == 0u {
     prepare_rows(index, held);
   }
   var sums: Elements;
-  var unit = subgroup;
+  var unit = share;
   if ROWS == 16u {
     // Faster than with the next unit on its way, mostly (shaders/quant/notes.md).
-    for (; unit < params.units; unit += SUBGROUPS) {
+    for (; unit < params.units; unit += shares()) {
       sums = add_unit(sums, fetch(columns, rows.x, unit, j), j, rows, unit);
     }
     return sums;
   }
   // A unit is multiplied while the next is on its way. With rows in workgroup memory, nothing is fetched behind the last
   // unit. Without, a second copy of the products costs more than that saves.
-  let ahead = select(0u, SUBGROUPS, ROWS_STAGED);
-  for (; unit + ahead < params.units; unit += SUBGROUPS) {
-    let next = fetch(columns, rows.x, min(unit + SUBGROUPS, last), j);
+  let ahead = select(0u, shares(), ROWS_STAGED);
+  for (; unit + ahead < params.units; unit += shares()) {
+    let next = fetch(columns, rows.x, min(unit + shares(), last), j);
     sums = add_unit(sums, now, j, rows, unit);
     now = next;
   }

@@ -6,31 +6,19 @@
 //
 // Beyond the tile's last row and the last column, another one's products are made, but not written.
 //
-// needs: TA, TC, GATED, GATE, lib/gate, lib/quant_experts, lib/quant_tile, a format, a reader of A, lib/workgroup_tiles
+// needs: TA, TC, GATED, GATE, lib/gate, lib/quant_expert_tiles, lib/quant_tile, a format, a reader of A, lib/workgroup_tiles
 
 const THREADS: u32 = 256u;
 const RESULTS: u32 = TILE >> GATED;
 
-// What is added to the product with a row of an expert's matrix, if there is such an expert.
-fn bias_of(expert: u32, line: u32) -> f32 {
-  if (params.terms & HAS_BIAS) == 0u || expert >= params.experts {
-    return 0.0;
-  }
-  return bias[params.bias + expert * (params.n << GATED) + line];
-}
-
-fn make_tile(tile: u32, index: u32) {
-  let entry = params.entries + tile / params.tiles_n * 4u;
-  let expert = plan[entry] - params.first;
-  let is_none = params.first == 0u && plan[entry] == params.experts_of_all;
-  let rows = plan[entry + 2u];
-  if rows == 0u || !(is_none || expert < params.experts) {
+fn make_tile(flat: u32, index: u32) {
+  let tile = expert_tile(flat / params.tiles_n);
+  if tile.rows == 0u {
     return;
   }
-  let first_pair = params.order + plan[entry + 1u];
-  let first_column = tile % params.tiles_n * RESULTS;
+  let first_column = flat % params.tiles_n * RESULTS;
   let line = index / 4u;
-  let row = plan[first_pair + min(line, rows - 1u)] / params.sharing;
+  let row = row_of_a(tile, line);
   var column = first_column + line;
   if GATED == 1u {
     column = first_column + line / 4u * 2u + line % 2u;
@@ -39,10 +27,10 @@ fn make_tile(tile: u32, index: u32) {
   if GATED == 1u && (line & 2u) != 0u {
     column += params.n;
   }
-  let row_b = expert * (params.n << GATED) + column;
+  let row_b = matrix_of(tile) + column;
 
   var sums: array<vec4<f32>, 4>;
-  let steps = select(4u * params.units, 0u, is_none);
+  let steps = select(4u * params.units, 0u, tile.is_none);
   for (var step = 0u; step < steps; step++) {
     add_products(step, row, row_b, index, &sums);
   }
@@ -51,21 +39,21 @@ fn make_tile(tile: u32, index: u32) {
   let y = corner.x;
   let x = corner.y;
   for (var i = 0u; i < 4u; i++) {
-    if y + i < rows {
-      let pair = plan[first_pair + y + i];
+    if y + i < tile.rows {
+      let pair = pair_of(tile, y + i);
       if GATED == 1u {
         for (var l = 0u; l < 2u; l++) {
           let at = first_column + x / 2u + l;
           if at < params.n {
-            let opened = sums[i][l + 2u] + bias_of(expert, params.n + at);
-            put(glu(GATE, sums[i][l] + bias_of(expert, at), opened), pair, at);
+            let opened = sums[i][l + 2u] + bias_of(tile, params.n + at);
+            put(glu(GATE, sums[i][l] + bias_of(tile, at), opened), pair, at);
           }
         }
       } else {
         for (var l = 0u; l < 4u; l++) {
           let at = first_column + x + l;
           if at < params.n {
-            put(sums[i][l] + bias_of(expert, at), pair, at);
+            put(sums[i][l] + bias_of(tile, at), pair, at);
           }
         }
       }

@@ -10,12 +10,12 @@
 // the same columns of A. These are of other k than a fragment's elements, but it is the same change of order
 // for both operands, so that the sums are the same. The columns of a right operand are rows of A, or blocks of one row.
 //
-// Rows of A start at multiples of 16 bytes, and k is whole units. Beyond the last row of either operand,
+// Rows of A start at multiples of 16 bytes, and k is whole blocks, or whole units with HALF_BLOCKS. Beyond the last row of either operand,
 // another one's products are made, but not written.
 //
 // With PERSISTENT, a workgroup makes tile after tile, so that it prepares the rows once.
 //
-// needs: TA = f16, or f32 with lib/quant_normed_f32, TC, SUBGROUPS, ROWS, PERSISTENT, HALF_BLOCKS, ACTIVATION, GATED,
+// needs: TA = f16, or f32 with lib/quant_normed_f32, TC, SUBGROUPS, ROWS, PERSISTENT, HALF_BLOCKS, RAGGED, ACTIVATION, GATED,
 // GATE, lib/quant_product, where elements of the product go (lib/quant_results or lib/quant_results_appended),
 // lib/fragment_elements, a format's scales, its lib/quant_fragments_* and the order of its quants (lib/quant_in_order or
 // of lib/quant_fragments_eight), rows of A (lib/quant_rows or lib/quant_rows_normed) and what columns are
@@ -29,8 +29,6 @@ const RESULTS: u32 = COLUMNS >> GATED;
 
 // The sums of each subgroup, row by row of C.
 var<workgroup> sh: array<f32, SUBGROUPS * ROWS * COLUMNS>;
-
-const_assert ROWS * RESULTS <= THREADS;
 
 fn sum_of_subgroups(at: u32) -> f32 {
   var sum = 0.0;
@@ -52,6 +50,19 @@ fn place_of(tile: u32) -> Place {
     return Place(0u, tile * RESULTS);
   }
   return Place(tile / params.tiles_n * ROWS, tile % params.tiles_n * RESULTS);
+}
+
+// All subgroups share k.
+fn shares() -> u32 {
+  return SUBGROUPS;
+}
+
+// The rows of A of the invocations of a line of fragments.
+fn rows_of_a(place: Place, line: u32) -> vec2<u32> {
+  if ROWS == 1u {
+    return vec2<u32>();
+  }
+  return min(place.row + vec2<u32>(line, line + 8u), vec2<u32>(params.m - 1u));
 }
 
 // The rows of B of the invocations of a line of fragments: they lie eight apart, or are a gate's and the one that it opens.
@@ -98,7 +109,13 @@ fn write_result(place: Place, index: u32, ahead: Ahead) {
 fn finish_tile(place: Place, index: u32, sums: ProductSums, ahead: Ahead) {
   put_sums(index, sums);
   workgroupBarrier();
-  write_result(place, index, ahead);
+  if ROWS * RESULTS <= THREADS {
+    write_result(place, index, ahead);
+    return;
+  }
+  for (var i = index; i < ROWS * RESULTS; i += THREADS) {
+    write_result(place, i, ahead_of(place, i));
+  }
 }
 
 @compute @workgroup_size(THREADS)

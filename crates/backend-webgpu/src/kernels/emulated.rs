@@ -5,10 +5,8 @@ use super::libs::FRAGMENT_ELEMENTS;
 
 const FRAGMENTS: &str = include_str!("emulated_fragments.wgsl");
 
-const WRITE_RESULTS: &str = "\
-  for (var i = index; i < ROWS * RESULTS; i += THREADS) {
-    write_result(place, i, ahead_of(place, i));
-  }";
+/// Where a kernel begins.
+const ENTRY: &str = "@builtin(local_invocation_index) index: u32) {\n";
 
 /// The text of a variant, with its fragments in workgroup memory where the device has no cooperative matrices. Its
 /// workgroups have to be of one subgroup of 32.
@@ -28,10 +26,7 @@ pub(super) fn fragments(variant: &Variant, text: String, features: wgpu::Feature
         ("coopMultiplyAdd(", "multiply_add("),
         // Of one subgroup, so that barriers are in uniform flow.
         ("index / SUBGROUP", "0u"),
-        ("index: u32) {\n  let first", "index: u32) {\n  lane_of_fragments = index;\n  let first"),
-        // A subgroup has fewer invocations than some tiles have results.
-        ("const_assert ROWS * RESULTS <= THREADS;", ""),
-        ("  write_result(place, index, ahead);", WRITE_RESULTS),
+        (ENTRY, &format!("{ENTRY}  lane_of_fragments = index;\n")),
     ];
     replaced.into_iter().fold(text, |text, (native, emulated)| {
         assert!(text.contains(native), "{variant:?} has no `{native}`");

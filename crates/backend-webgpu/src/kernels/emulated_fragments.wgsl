@@ -22,7 +22,7 @@ fn right_operand_of(numbers: Halves) -> Halves {
 }
 
 // Writes an invocation's elements of a row of the left operand, or of a column of the right one.
-fn put(row: u32, numbers: vec4<f16>) {
+fn put_row(row: u32, numbers: vec4<f16>) {
   let at = 16u * row + 2u * (lane_of_fragments % 4u);
   sh_operands[at] = f32(numbers.x);
   sh_operands[at + 1u] = f32(numbers.y);
@@ -41,10 +41,10 @@ fn products_of(k: u32) -> Elements {
 fn multiply_add(left: Halves, right: Halves, sums: Sums) -> Sums {
   let line = lane_of_fragments / 4u;
   workgroupBarrier();
-  put(line, left.low);
-  put(line + 8u, left.high);
-  put(line + 16u, right.low);
-  put(line + 24u, right.high);
+  put_row(line, left.low);
+  put_row(line + 8u, left.high);
+  put_row(line + 16u, right.low);
+  put_row(line + 24u, right.high);
   workgroupBarrier();
   var all = sums;
   // An end that compilers don't know, which would write out each product's every term.

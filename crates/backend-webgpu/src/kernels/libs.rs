@@ -265,9 +265,12 @@ libs! {
     QUANT_LANES = "quant_lanes" needs [QUANT_LINES],
     /// Sums of products of few rows.
     QUANT_SUMS = "quant_sums" needs [QUANT_NIBBLES, QUANT_LINES],
-    /// The results of products with experts, and sums of those of few rows.
+    /// The results of products with experts, and those that indices choose, one by one or in tiles.
     QUANT_EXPERTS = "quant_experts",
-    QUANT_EXPERT_SUMS = "quant_expert_sums" needs [QUANT_EXPERTS, QUANT_SUMS],
+    QUANT_EXPERT_INDICES = "quant_expert_indices" needs [QUANT_EXPERTS],
+    QUANT_EXPERT_TILES = "quant_expert_tiles" needs [QUANT_EXPERTS],
+    /// Sums of products of few rows with experts.
+    QUANT_EXPERT_SUMS = "quant_expert_sums" needs [QUANT_EXPERT_INDICES, QUANT_SUMS],
     /// Sums of products of few rows that are rounded to 8 bits, and quants as bytes, by format.
     QUANT_SUMS_INT8 = "quant_sums_int8" needs [QUANT_NIBBLES, QUANT_LINES],
     QUANT_BYTES_THREE = "quant_bytes_three",

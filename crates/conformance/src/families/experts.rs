@@ -15,8 +15,10 @@ use crate::oracle::quant::{Scales, Weights, fit_half, may_be_half};
 use crate::rng::Rng;
 use crate::trial::Trial;
 
-/// Rows and experts of each: also more indices than a tile has rows.
-const ROWS: [[usize; 2]; 8] = [[1, 1], [1, 2], [1, 8], [2, 3], [5, 2], [13, 4], [40, 2], [70, 1]];
+/// Places in [`FORMATS`]: a format of each kind that kernels read in a way of its own. Of U4, the finest groups with zero points.
+const KINDS: [usize; 10] = [0, 1, 2, 5, 7, 8, 9, 10, 12, 13];
+/// Rows and experts of each: also more indices than tiles of 8, 16 and 64 have rows.
+const ROWS: [[usize; 2]; 8] = [[1, 1], [1, 3], [1, 8], [2, 3], [5, 2], [13, 4], [40, 2], [70, 1]];
 const EXPERTS: [usize; 4] = [1, 2, 5, 16];
 const COLUMNS: [usize; 7] = [1, 3, 4, 8, 11, 33, 66];
 
@@ -38,19 +40,19 @@ struct Experts {
 }
 
 pub(super) fn cases() -> Vec<Case> {
-    let counts = [6, 4, ROWS.len(), EXPERTS.len(), COLUMNS.len(), 4, 3, 2, 7, 2, 2, 3, 2, 2];
-    // Of U4, the finest groups with zero points: how formats are read is what `quant_matmul` tests.
+    let counts = [KINDS.len(), 4, ROWS.len(), EXPERTS.len(), COLUMNS.len(), 4, 4, 2, 7, 2, 2, 3, 2, 2];
     let grid = pairwise(&counts, "expert_matmul");
     let covering = grid.into_iter().map(|row| {
         let [rows, used] = ROWS[row[2]];
         let gate = Gate::ALL.get(row[8]).copied();
+        let (format, columns) = FORMATS[KINDS[row[0]]];
         Experts {
-            format: FORMATS[row[0]].0,
+            format,
             dtypes: DTYPES[row[5]],
             shape: [rows, used, EXPERTS[row[3]]],
             n: COLUMNS[row[4]],
-            k: FORMATS[row[0]].1[row[1]],
-            ld_extra: [0, 1, 4][row[6]],
+            k: columns[row[1]],
+            ld_extra: [0, 1, 4, 8][row[6]],
             per_expert: row[7] == 1,
             bias: row[13] == 1,
             gate,
@@ -58,6 +60,29 @@ pub(super) fn cases() -> Vec<Case> {
             accumulate: row[10] == 1,
             indices: INDICES[row[11]],
             // Halves of f16 may not be above 65504.
+            data: if gate.is_some() { Data::Uniform } else { [Data::Uniform, Data::Integers][row[12]] },
+        }
+    });
+    // What tensor cores take: rows of f16 that start at vectors of eight, of whole blocks, which may end within a unit.
+    let counts = [KINDS.len(), 4, ROWS.len(), EXPERTS.len(), COLUMNS.len(), 2, 2, 2, 7, 2, 2, 3, 2, 2];
+    let aligned = pairwise(&counts, "expert_matmul of f16").into_iter().map(|row| {
+        let [rows, used] = ROWS[row[2]];
+        let gate = Gate::ALL.get(row[8]).copied();
+        let (format, columns) = FORMATS[KINDS[row[0]]];
+        let multiple = if format.block_elements() < 32 { 128 } else { 32 };
+        Experts {
+            format,
+            dtypes: [DType::F16, [DType::F16, DType::F32][row[5]]],
+            shape: [rows, used, EXPERTS[row[3]]],
+            n: COLUMNS[row[4]],
+            k: columns[row[1]].next_multiple_of(multiple),
+            ld_extra: 8 * row[6],
+            per_expert: row[7] == 1,
+            bias: row[13] == 1,
+            gate,
+            weights: row[9] == 1,
+            accumulate: row[10] == 1,
+            indices: INDICES[row[11]],
             data: if gate.is_some() { Data::Uniform } else { [Data::Uniform, Data::Integers][row[12]] },
         }
     });
@@ -100,7 +125,7 @@ pub(super) fn cases() -> Vec<Case> {
             ..base
         },
     );
-    covering.chain(empty).chain(many).map(Experts::case).collect()
+    covering.chain(aligned).chain(empty).chain(many).map(Experts::case).collect()
 }
 
 impl Experts {

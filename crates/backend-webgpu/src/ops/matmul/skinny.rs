@@ -51,6 +51,9 @@ const MOST: usize = 4 * FEW;
 
 const THREADS: usize = 256;
 
+/// Turns along k above which that of one row may be split.
+const LEAST_SPLIT: usize = 5;
+
 /// Elements of A in workgroup memory at most: on every device, and where there is room for twice as many.
 const STAGED: [usize; 2] = [4096, 8192];
 
@@ -130,7 +133,8 @@ impl Skinny {
         if 16 * desc.k < turn && groups.saturating_mul(desc.batch) > workgroups {
             return None;
         }
-        let longest = desc.k / (2 * turn);
+        // Adding up pieces takes a launch, as long as some turns.
+        let longest = if few == 1 && desc.k <= LEAST_SPLIT * turn { 1 } else { desc.k / (2 * turn) };
         let splits = if desc.batch == 1 { (workgroups / groups).min(longest).max(1) } else { 1 };
         Some((shape, splits))
     }

@@ -12,6 +12,7 @@ use backend_api::{
     Activation, BackendResult, BackendTranspose, BinaryOp, ComputeBackend as _, DType, MathMode, ReduceOp,
 };
 
+use super::expert_calls::experts;
 use super::shapes::Shapes;
 use crate::WebGpuBackend;
 use crate::ops::tune_matmul;
@@ -38,9 +39,9 @@ impl Family {
     }
 }
 
-/// Products, attention, convolutions, reductions, rows, strided tensors, and tuned products, of which each makes many
-/// others. Of the first three, kernels can be asked for.
-pub(super) const FAMILIES: [Family; 7] = [
+/// Products, attention, convolutions, reductions, rows, strided tensors, tuned products, of which each makes many
+/// others, and products with experts. Of the first three, kernels can be asked for.
+pub(super) const FAMILIES: [Family; 8] = [
     Family::of("products", product),
     Family::of("attention", attention),
     Family::of("convolutions", convolution),
@@ -48,6 +49,7 @@ pub(super) const FAMILIES: [Family; 7] = [
     Family::of("rows", rows),
     Family::of("strided tensors", strided),
     Family { name: "tuned products", call: tuned, rarity: 30 },
+    Family::of("products with experts", experts),
 ];
 
 /// Bytes of each operand.

@@ -1,17 +1,19 @@
 //! The kernels for products with experts.
 
+use backend_api::desc::ExpertMatmulDesc;
 use backend_api::quant::QuantFormat;
 use backend_api::{DType, Gate};
 
+use super::expert_cooperative::{self, Tile};
+use super::expert_operands::{Params, Tiling};
+use super::expert_order::order_variant;
 use super::formats::{kinds, product_libs};
 use super::kernel::DECODE_LANES;
-use super::operands::ProductParams;
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 
 constants! { struct RowConstants { span: usize, gated: bool, gate: Gate } }
 constants! { struct SubgroupConstants { span: usize, subgroup: u32, gated: bool, gate: Gate } }
 constants! { struct TileConstants { gated: bool, gate: Gate } }
-constants! { struct OrderConstants { tile: usize } }
 
 static EXPERT_DECODE: KernelSource = kernel!(
     "quant/expert_decode", libs: [WORKGROUP_TILES, GATE, QUANT_PLANES, QUANT_LANES, QUANT_EXPERT_SUMS],
@@ -29,14 +31,9 @@ static EXPERT_DECODE_SUBGROUP: KernelSource = KernelSource {
 };
 
 static EXPERT_TILED: KernelSource = kernel!(
-    "quant/expert_tiled", libs: [WORKGROUP_TILES, GATE, QUANT_PLANES, QUANT_TILE, QUANT_EXPERTS],
+    "quant/expert_tiled", libs: [WORKGROUP_TILES, GATE, QUANT_PLANES, QUANT_TILE, QUANT_EXPERT_TILES],
     types: ["TA", "TC"], constants: TileConstants, params: Params,
     reads: ["quants", "high", "scales", "extra", "a: AV", "bias: f32", "plan: u32"], writes: ["c: TC"],
-);
-
-static EXPERT_ORDER: KernelSource = kernel!(
-    "quant/expert_order", libs: [GRID],
-    types: [], constants: OrderConstants, params: OrderParams, reads: ["indices: u32"], writes: ["plan: u32"],
 );
 
 static EXPERT_SUM: KernelSource = kernel!(
@@ -44,37 +41,6 @@ static EXPERT_SUM: KernelSource = kernel!(
     types: ["TC"], constants: [], params: SumParams,
     reads: ["products: f32", "indices: u32", "weights: f32"], writes: ["c: TC"],
 );
-
-params! {
-    pub(super) struct Params {
-        product: ProductParams,
-        indices: u32,
-        weights: u32,
-        bias: u32,
-        // Bit 0: C's rows are weighted sums, 1: what is in C is added, 2: products have a bias.
-        terms: u32,
-        // Indices that make a row of C, and those that share one of A.
-        turns: u32,
-        sharing: u32,
-        // The first expert that is bound, how many are, and how many there are.
-        first: u32,
-        experts: u32,
-        experts_of_all: u32,
-        // Words of the plan before the order of the indices, and before the entries of the tiles.
-        order: u32,
-        entries: u32,
-    }
-}
-
-params! {
-    pub(super) struct OrderParams {
-        pairs: u32,
-        experts: u32,
-        indices: u32,
-        order: u32,
-        entries: u32,
-    }
-}
 
 params! {
     pub(super) struct SumParams {
@@ -91,13 +57,8 @@ params! {
     }
 }
 
-/// Bits of the parameter `terms`.
-pub(super) const IS_SUM: u32 = 1;
-pub(super) const ADDS: u32 = 2;
-pub(super) const HAS_BIAS: u32 = 4;
-
 /// Rows of a tile of `quant/expert_tiled`, and columns of its product.
-pub(super) const TILE: usize = 64;
+const TILE: usize = 64;
 
 /// Rows of B that invocations share, and of which a workgroup makes results.
 const SPAN: usize = 2;
@@ -117,16 +78,26 @@ pub(super) enum Kernel {
     DecodeSubgroup(u32),
     /// `quant/expert_tiled`, of rows in the order of `quant/expert_order`.
     Tiled,
+    /// On tensor cores.
+    Cooperative(Tile),
 }
 
 impl Kernel {
-    /// Columns of C that a workgroup makes.
-    pub(super) const fn columns(self, gated: bool) -> usize {
-        let lines = match self {
-            Self::Decode | Self::DecodeSubgroup(_) => DECODE_LINES,
-            Self::Tiled => TILE,
-        };
-        if gated { lines / 2 } else { lines }
+    /// How it divides a product with rows of so many units.
+    pub(super) fn tiling(self, desc: &ExpertMatmulDesc, units: usize) -> Tiling {
+        let columns = |lines: usize| if desc.gate.is_some() { lines / 2 } else { lines };
+        match self {
+            Self::Decode | Self::DecodeSubgroup(_) => {
+                Tiling { columns: columns(DECODE_LINES), ordered_rows: None, shares: 1 }
+            }
+            Self::Tiled => Tiling { columns: columns(TILE), ordered_rows: Some(TILE), shares: 1 },
+            Self::Cooperative(tile) => tile.tiling(desc, units),
+        }
+    }
+
+    /// Whether it makes tiles of rows that `quant/expert_order` has put into order.
+    pub(super) const fn is_ordered(self) -> bool {
+        matches!(self, Self::Tiled | Self::Cooperative(Tile::Rows { .. }))
     }
 
     /// The most iterations of an invocation's loops along a row of so many units, for each of its turns: with those
@@ -140,6 +111,7 @@ impl Kernel {
             Self::Decode => DECODE_LANES,
             Self::DecodeSubgroup(size) => size as usize,
             Self::Tiled => return units.saturating_mul(4 * 32),
+            Self::Cooperative(_) => return units.saturating_add(TURN),
         };
         units.saturating_mul(4).div_ceil(lanes).saturating_mul(STEP).saturating_add(TURN)
     }
@@ -160,13 +132,10 @@ impl Kernel {
                 Variant::new(&EXPERT_DECODE_SUBGROUP, [a, c], constants)
             }
             Self::Tiled => Variant::new(&EXPERT_TILED, [a, c], TileConstants { gated, gate }),
+            Self::Cooperative(tile) => return tile.variant(format, c, Some(gate).filter(|_| gated)),
         };
         variant.with_libs(product_libs(format, vectors, c == DType::F16))
     }
-}
-
-pub(super) fn order_variant() -> Variant {
-    Variant::new(&EXPERT_ORDER, [], OrderConstants { tile: TILE })
 }
 
 pub(super) fn sum_variant(dtype: DType) -> Variant {
@@ -189,6 +158,7 @@ pub(super) fn variants() -> Vec<Variant> {
             }
         }
     }
-    variants.extend([order_variant(), sum_variant(F32), sum_variant(F16)]);
+    variants.extend([order_variant(TILE), sum_variant(F32), sum_variant(F16)]);
+    variants.extend(expert_cooperative::variants());
     variants
 }

@@ -4,17 +4,15 @@ use backend_api::desc::{ExpertMatmulDesc, Matrix};
 use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType};
 
-use super::expert_kernels::{
-    ADDS, HAS_BIAS, IS_SUM, Kernel, OrderParams, Params, SUBGROUPS, SUM_WORKGROUP, SumParams, TILE,
-    order_variant, sum_variant,
-};
+use super::expert_cooperative::Tile;
+use super::expert_kernels::{Kernel, SUBGROUPS, SUM_WORKGROUP, SumParams, sum_variant};
+use super::expert_operands::{ADDS, Bound, Operands, Params};
+use super::expert_order::{OrderParams, order_variant, words};
 use super::kernel_override::KernelOverride;
-use super::operands::ProductParams;
 use super::planes::{Planes, Stored, require_types};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::iterations;
 use crate::ops::shared::long_work::{Run, in_parts};
-use crate::ops::shared::vec_width::VecWidth;
 use crate::recorder::Window;
 
 /// Rows for each expert from which a tile of them, which is as slow with one row as with all, takes less than reading
@@ -26,35 +24,6 @@ const ORDER_WORKGROUP: usize = 256;
 
 /// Bytes of products that wait to be summed.
 const MAX_PRODUCTS: usize = 256 << 20;
-
-/// The operands of a product besides B.
-#[derive(Clone, Debug)]
-struct Operands {
-    a: Window,
-    indices: Window,
-    bias: Window,
-    weights: Window,
-    c: Window,
-}
-
-impl Operands {
-    /// The windows of `count` rows from `first` on.
-    fn rows(&self, desc: &ExpertMatmulDesc, (first, count): (usize, usize)) -> Self {
-        let each = |apart: bool| if apart { desc.used } else { 1 };
-        let part = |window: &Window, items: usize, row: usize, columns: usize| {
-            // Rows of the part are within the operand, whose elements are counted in `usize`.
-            let elements = (count * items).saturating_sub(1) * row + columns;
-            window.advanced(first * items * row).truncated(elements)
-        };
-        Self {
-            a: part(&self.a, each(desc.per_expert), desc.a.ld, desc.k()),
-            indices: part(&self.indices, desc.used, 1, 1),
-            bias: self.bias.clone(),
-            weights: part(&self.weights, desc.used, 1, 1),
-            c: part(&self.c, each(desc.weights.is_none()), desc.c.ld, desc.n()),
-        }
-    }
-}
 
 /// `C[i · used + u] = A[i] · Bₑᵀ` for `e = indices[i, u]`, or the weighted sums of these rows.
 pub(crate) fn expert_matmul(ctx: &OpContext, op: &'static str, desc: &ExpertMatmulDesc) -> BackendResult<()> {
@@ -88,7 +57,7 @@ pub(crate) fn expert_matmul(ctx: &OpContext, op: &'static str, desc: &ExpertMatm
         let (mut part, windows) = (*desc, windows.rows(desc, (run.first, run.count())));
         part.rows = run.count();
         let call = Call { ctx, op, b: Stored { layout: &layout, slice: b.as_ref() } };
-        if call.sums_apart(&part) {
+        if call.sums_apart(&part, &windows) {
             call.products_and_sums(&part, &windows)
         } else {
             call.products(&part, &windows)
@@ -113,14 +82,14 @@ impl Call<'_> {
     }
 
     /// Whether the sums of rows are another launch's.
-    fn sums_apart(&self, desc: &ExpertMatmulDesc) -> bool {
-        let kernel = self.kernel(desc);
+    fn sums_apart(&self, desc: &ExpertMatmulDesc, windows: &Operands) -> bool {
+        let kernel = self.kernel(desc, windows);
         let is_rounded_between = desc.c.dtype != DType::F32 && self.bound(desc).nth(1).is_some();
         let has_terms = desc.weights.is_some() && desc.used > 0;
         // A binding has either the bias or the weights.
         let is_linear = desc.gate.is_none() && desc.bias.is_none();
         let in_one_launch =
-            is_linear && kernel != Kernel::Tiled && !is_rounded_between && self.has_end(desc, kernel);
+            is_linear && !kernel.is_ordered() && !is_rounded_between && self.has_end(desc, kernel);
         has_terms && !in_one_launch
     }
 
@@ -132,19 +101,30 @@ impl Call<'_> {
         iterations::exceeded(self.ctx, wanted).is_none()
     }
 
-    fn kernel(&self, desc: &ExpertMatmulDesc) -> Kernel {
+    fn kernel(&self, desc: &ExpertMatmulDesc, windows: &Operands) -> Kernel {
         let asked = self.ctx.state.quant_matmul_override.get();
+        let takes = |kernel| asked.is_none_or(|asked| asked == kernel);
         let pairs = desc.rows.saturating_mul(desc.used);
-        let is_many = pairs >= desc.experts.saturating_mul(TILED_ROWS);
         // Each invocation of the order looks at its share of the indices twice.
-        let longest = Kernel::Tiled.iterations(self.b.layout.units).max(2 * pairs.div_ceil(ORDER_WORKGROUP));
-        let has_end = iterations::exceeded(self.ctx, longest).is_none();
-        if pairs > 0 && has_end && (asked == Some(KernelOverride::Tiled) || asked.is_none() && is_many) {
+        let can_order =
+            pairs > 0 && iterations::exceeded(self.ctx, 2 * pairs.div_ceil(ORDER_WORKGROUP)).is_none();
+        let fits = |kernel: Kernel| self.has_end(desc, kernel) && (!kernel.is_ordered() || can_order);
+        let cooperative = || {
+            let tile = Tile::candidate(self.ctx, desc, self.b.layout, windows)?;
+            Some(Kernel::Cooperative(tile)).filter(|&kernel| fits(kernel))
+        };
+        if takes(KernelOverride::SkinnyCooperative)
+            && let Some(kernel) = cooperative()
+        {
+            return kernel;
+        }
+        let is_many = pairs >= desc.experts.saturating_mul(TILED_ROWS);
+        if fits(Kernel::Tiled) && takes(KernelOverride::Tiled) && (asked.is_some() || is_many) {
             return Kernel::Tiled;
         }
         let subgroup = self.ctx.gpu().subgroup.filter(|size| SUBGROUPS.contains(size));
         let subgroup = subgroup.filter(|_| asked != Some(KernelOverride::Decode)).map(Kernel::DecodeSubgroup);
-        subgroup.filter(|&kernel| self.has_end(desc, kernel)).unwrap_or(Kernel::Decode)
+        subgroup.filter(|&kernel| fits(kernel)).unwrap_or(Kernel::Decode)
     }
 
     /// Products in f32, a share of the rows after the other, and their sums.
@@ -190,89 +170,44 @@ impl Call<'_> {
     /// The products, or where `desc` has weights their sums, in as few launches as B can be bound in.
     fn products(&self, desc: &ExpertMatmulDesc, windows: &Operands) -> BackendResult<()> {
         let &Self { ctx, op, b } = self;
-        let kernel = self.kernel(desc);
+        let kernel = self.kernel(desc, windows);
         let is_sum = desc.weights.is_some();
-        let [_, c_rows] = desc.rows_of(op)?;
-        let pairs = checked_product(op, "indices", &[desc.rows, desc.used])?;
+        let units = b.layout.units;
         let turns = if is_sum { desc.used } else { 1 };
-        iterations::require(ctx, op, "experts of a row", turns, kernel.iterations(b.layout.units))?;
-        let plan = if kernel == Kernel::Tiled { Some(self.order(desc, windows, pairs)?) } else { None };
+        iterations::require(ctx, op, "experts of a row", turns, kernel.iterations(units))?;
+        let tiling = kernel.tiling(desc, units);
+        let plan = tiling.ordered_rows.map(|rows| self.order(desc, windows, rows)).transpose()?;
         let stacked = desc.b.rows / desc.experts;
         for (first, end) in self.bound(desc) {
             let planes = Planes::new(ctx, op, b, (first * stacked, end * stacked), &windows.c)?;
-            let tiles_n = desc.n().div_ceil(kernel.columns(desc.gate.is_some()));
-            let tiles_m = if plan.is_some() { entries(desc, pairs) } else { c_rows };
-            let tiles = checked_product(op, "tiles", &[tiles_m, tiles_n])?;
-            let sum = if is_sum { IS_SUM } else { 0 };
-            let has_bias = if desc.bias.is_some() { HAS_BIAS } else { 0 };
             let bias = windows.bias.advanced(first * stacked).truncated((end - first) * stacked);
-            let adds = if desc.accumulate || is_sum && first > 0 { ADDS } else { 0 };
-            let a_rows = if desc.per_expert { pairs } else { desc.rows };
-            // A leading dimension that leads nowhere may be any number.
-            let ld = |what, rows, ld: usize| if rows <= 1 { Ok(0) } else { dim(op, what, ld) };
-            let order = plan.as_ref().map_or(0, |plan| plan.offset);
-            let product = ProductParams {
-                m: dim(op, "rows", a_rows)?,
-                n: dim(op, "n", desc.n())?,
-                k: dim(op, "k", desc.k())?,
-                units: dim(op, "k", b.layout.units)?,
-                tiles_n: dim(op, "tiles", tiles_n)?,
-                tiles: dim(op, "tiles", tiles)?,
-                planes: planes.params(),
-                a: windows.a.offset,
-                a_ld: ld("lda", a_rows, desc.a.ld)?,
-                c: windows.c.offset,
-                c_ld: ld("ldc", c_rows, desc.c.ld)?,
-            };
-            let params = Params {
-                product,
-                indices: windows.indices.offset,
-                weights: windows.weights.offset,
-                bias: bias.offset,
-                terms: sum | adds | has_bias,
-                turns: dim(op, "used", turns)?,
-                sharing: if desc.per_expert { 1 } else { dim(op, "used", desc.used)? },
-                first: dim(op, "experts", first)?,
-                experts: dim(op, "experts", end - first)?,
-                experts_of_all: dim(op, "experts", desc.experts)?,
-                order,
-                entries: order + dim(op, "indices", pairs)?,
-            };
-            let strides = [if a_rows <= 1 { 0 } else { desc.a.ld }, desc.k()];
-            let vectors = VecWidth::four_if_fitting(&[&windows.a], &strides) == VecWidth::Four;
+            let here = Operands { bias, ..windows.clone() };
+            let bound = Bound { planes, units, first, end };
+            let params = Params::new(op, desc, &here, &bound, tiling, plan.as_ref())?;
+            let vectors = windows.has_vectors(desc);
             let variant = kernel.variant(desc.b.format, [desc.a.dtype, desc.c.dtype], desc.gate, vectors);
-            let [quants, high, scales, extra] = planes.windows();
-            let factors = if is_sum { &windows.weights } else { &bias };
+            let [quants, high, scales, extra] = bound.planes.windows();
+            let factors = if is_sum { &here.weights } else { &here.bias };
             let reads = match &plan {
-                Some(plan) => vec![quants, high, scales, extra, &windows.a, &bias, plan],
-                None => vec![quants, high, scales, extra, &windows.a, &windows.indices, factors],
+                Some(plan) => vec![quants, high, scales, extra, &here.a, &here.bias, plan],
+                None => vec![quants, high, scales, extra, &here.a, &here.indices, factors],
             };
-            ctx.launch(op, &variant, &reads, &windows.c, &params, linear_grid(op, tiles)?)?;
+            let grid = linear_grid(op, params.product.tiles as usize)?;
+            ctx.launch(op, &variant, &reads, &here.c, &params, grid)?;
         }
         Ok(())
     }
 
-    /// The indices in the order of their experts, and the entries of the tiles.
-    fn order(&self, desc: &ExpertMatmulDesc, windows: &Operands, pairs: usize) -> BackendResult<Window> {
+    /// The indices in the order of their experts, and the entries of the tiles of so many rows.
+    fn order(&self, desc: &ExpertMatmulDesc, windows: &Operands, rows: usize) -> BackendResult<Window> {
         let &Self { ctx, op, .. } = self;
-        let words = checked_product(op, "entries", &[entries(desc, pairs), 4])?.saturating_add(pairs);
+        let words = words(op, desc, rows)?;
         let scratch = ctx.scratch(op, checked_product(op, "entries", &[words, size_of::<u32>()])?)?;
         let plan = ctx.output(&scratch, DType::U32);
-        let params = OrderParams {
-            pairs: dim(op, "indices", pairs)?,
-            experts: dim(op, "experts", desc.experts)?,
-            indices: windows.indices.offset,
-            order: plan.offset,
-            entries: plan.offset + dim(op, "indices", pairs)?,
-        };
+        let params = OrderParams::new(op, desc, &windows.indices, &plan)?;
         // One more for indices that are no expert's.
         let grid = linear_grid(op, desc.experts.saturating_add(1))?;
-        ctx.launch(op, &order_variant(), &[&windows.indices], &plan, &params, grid)?;
+        ctx.launch(op, &order_variant(rows), &[&windows.indices], &plan, &params, grid)?;
         Ok(plan)
     }
-}
-
-/// Entries for tiles of so many indices, wherever their experts begin.
-const fn entries(desc: &ExpertMatmulDesc, pairs: usize) -> usize {
-    (pairs / TILE).saturating_add(desc.experts).saturating_add(1)
 }

@@ -45,7 +45,7 @@ pub(super) fn check_product(
 }
 
 /// The planes of a matrix of integers: random quants, scales of 1 and 2 as f16, and small ones as integers.
-fn planes_of_integers(layout: &QuantLayout) -> Vec<u8> {
+pub(super) fn planes_of_integers(layout: &QuantLayout) -> Vec<u8> {
     let random = |i: usize| ((i as u32 ^ 0x2c1b_3c6d).wrapping_mul(0x9e37_79b9) >> 24) as u8;
     let places = |plane: QuantPlane| plane.offset..plane.offset + layout.rows * plane.row_bytes;
     let (scales, extra) = (places(layout.scales), places(layout.extra));

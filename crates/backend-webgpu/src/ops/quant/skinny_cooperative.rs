@@ -1,7 +1,7 @@
 //! quant/skinny_cooperative: products of few rows of f16 on tensor cores.
 
 use backend_api::desc::{QuantMatmulDesc, QuantMatrix};
-use backend_api::quant::{QuantFormat, QuantLayout, ScaleKind, UNIT};
+use backend_api::quant::{QuantCode, QuantFormat, QuantLayout, ScaleKind, UNIT};
 use backend_api::{Activation, BackendResult, DType, Gate};
 
 use super::append::AppendParams;
@@ -23,6 +23,7 @@ constants! {
         rows: usize,
         persistent: bool,
         half_blocks: bool,
+        ragged: bool,
         activation: Activation,
         gated: bool,
         gate: Gate,
@@ -94,18 +95,30 @@ const SHORT_UNITS: usize = 2;
 /// they take.
 const AT_ONCE: usize = 2;
 
+/// Workgroups of few subgroups for each compute unit above which so many follow each other that one more subgroup of a tile costs more
+/// than it saves.
+const MANY_WAVES: usize = 6;
+
 /// Workgroups of few subgroups for each compute unit that make tile after tile of one row of A, and of more rows, and how
 /// many there would be otherwise for each, above which they do: normalising the rows once for each tile takes longer then.
 const PERSISTENT_ROW: usize = 4;
 const PERSISTENT_ROWS: usize = 3;
 const MOST_PREPARED: usize = 4;
 
+/// Weights of a block, of which a unit has four.
+const BLOCK: usize = 32;
+
 /// Whether the halves of a format's blocks have scales of their own.
-const fn has_half_blocks(format: QuantFormat) -> bool {
+pub(super) const fn has_half_blocks(format: QuantFormat) -> bool {
     match format {
         QuantFormat::U4 { group, .. } => group < 32,
         _ => format.scale_kind().has_halves(),
     }
+}
+
+/// Elements of which a row has a multiple: whole blocks, or whole units if the halves of blocks have scales of their own.
+pub(super) const fn step_of_k(format: QuantFormat) -> usize {
+    if has_half_blocks(format) { UNIT } else { BLOCK }
 }
 
 /// The workgroup: rows of A, subgroups that share k, and whether it makes tile after tile.
@@ -114,21 +127,25 @@ pub(super) struct Tile {
     rows: usize,
     subgroups: usize,
     persistent: bool,
+    /// Whether several rows end within a unit.
+    ragged: bool,
 }
 
 impl Tile {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::new(1, 4),
         Self::new(1, 8),
         Self::new(1, 16),
+        Self::new(8, 2),
+        Self::new(8, 4),
         Self::new(8, 8),
-        Self::new(8, 16),
+        Self::new(16, 4),
         Self::new(16, 8),
         Self::new(16, 16),
     ];
 
     const fn new(rows: usize, subgroups: usize) -> Self {
-        Self { rows, subgroups, persistent: false }
+        Self { rows, subgroups, persistent: false, ragged: false }
     }
 
     /// The workgroup for so many rows of A by B.
@@ -147,10 +164,17 @@ impl Tile {
         let is_short = rows <= 8 && units <= FEW_SUBGROUPS * SHORT_UNITS;
         let subgroups = match rows {
             1 if steps <= LEAST_SUBGROUPS => LEAST_SUBGROUPS,
-            _ if is_short || is_above(AT_ONCE) => FEW_SUBGROUPS,
-            _ => MANY_SUBGROUPS,
+            1 | FRAGMENT if !is_short && !is_above(AT_ONCE) => MANY_SUBGROUPS,
+            1 => FEW_SUBGROUPS,
+            // Adding up the parts of many rows takes its time where workgroups follow each other; rows that are normalised lie
+            // in the memory of a workgroup of eight.
+            8 if is_above(MANY_WAVES) && !normed => 2,
+            8 if is_above(AT_ONCE) && !normed => LEAST_SUBGROUPS,
+            FRAGMENT if is_above(MANY_WAVES) && b.format.code() != QuantCode::Eight => LEAST_SUBGROUPS,
+            _ => FEW_SUBGROUPS,
         };
-        Self { rows, subgroups, persistent: normed && is_above(MOST_PREPARED) }
+        let ragged = rows > 1 && !b.columns.is_multiple_of(UNIT);
+        Self { rows, subgroups, persistent: normed && is_above(MOST_PREPARED), ragged }
     }
 
     /// A format of each kind that it multiplies by, with blocks and half blocks.
@@ -182,9 +206,10 @@ impl Tile {
     pub(super) fn variant(self, signature: &Signature) -> Variant {
         let &Signature { format, dtypes: [a, dtype], activation, normed, gate, cache, .. } = signature;
         let half_blocks = has_half_blocks(format);
-        let Self { rows, subgroups, persistent } = self;
+        let Self { rows, subgroups, persistent, ragged } = self;
         let (gated, gate) = (gate.is_some(), gate.unwrap_or(Gate::Swiglu));
-        let constants = Constants { subgroups, rows, persistent, half_blocks, activation, gated, gate };
+        let constants =
+            Constants { subgroups, rows, persistent, half_blocks, ragged, activation, gated, gate };
         // So that pages are without the kernels that no page launches.
         let variant = match cache.filter(|_| !cfg!(target_family = "wasm")) {
             None => Variant::new(if normed { &NORMED } else { &PLAIN }, [a, dtype], constants),
@@ -221,7 +246,7 @@ impl Tile {
         let fits = desc.multiplied_dtype() == DType::F16
             && (1..=MOST_ROWS).contains(&desc.m)
             && desc.k() > 0
-            && desc.k().is_multiple_of(UNIT)
+            && desc.k().is_multiple_of(step_of_k(format))
             && width != VecWidth::One
             && fits_staged
             && (desc.gate.is_none() || is_bindable(ctx, layout));
@@ -273,12 +298,15 @@ impl Tile {
         })
     }
 
-    /// More rows than a tile of several has, more columns, and more units than a turn, an odd number of them where the format
-    /// allows it.
-    const fn tested_shape(self, format: QuantFormat) -> [usize; 3] {
+    /// More rows than a tile of several has, more columns, and more units than a turn: where the format and the tile allow it, an
+    /// odd number of them, the last of which isn't whole.
+    fn tested_shape(self, format: QuantFormat) -> [usize; 3] {
         let rows = if self.rows == 1 { 1 } else { self.rows + 3 };
         let more = if format.block_elements() > UNIT { 2 } else { 1 };
-        [rows, FRAGMENT + 5, UNIT * (4 * self.subgroups + more)]
+        let is_whole =
+            self.rows > 1 && !self.ragged || format.block_elements().max(step_of_k(format)) > BLOCK;
+        let missing = if is_whole { 0 } else { BLOCK };
+        [rows, FRAGMENT + 5, UNIT * (4 * self.subgroups + more) - missing]
     }
 
     fn check(self, ctx: &OpContext, format: QuantFormat, variant: &Variant) -> BackendResult<()> {
@@ -329,9 +357,13 @@ pub(super) fn variants() -> Vec<Variant> {
 
 #[cfg(test)]
 mod tests {
+    use backend_api::desc::Matrix;
+
+    use super::super::planes::{Planes, Stored};
     use super::*;
     use crate::WebGpuBackend;
     use crate::device::h200;
+    use crate::ops::shared::self_test::SelfTest;
 
     /// No test of shaders checks what isn't listed.
     #[test]
@@ -372,9 +404,9 @@ mod tests {
             let tile = choose(m, QuantFormat::Q4_0, [n, 4096], false);
             (tile.rows, tile.subgroups)
         };
-        assert_eq!([choose(1, 4096), choose(8, 14336), choose(9, 4096)], [(1, 16), (8, 8), (16, 16)]);
-        assert_eq!([choose(1, 6144), choose(17, 8192), choose(1, 1)], [(1, 8), (16, 8), (1, 16)]);
-        assert_eq!([choose(2, 4096), choose(0, 4096)], [(8, 16), (8, 16)]);
+        assert_eq!([choose(1, 4096), choose(8, 14336), choose(9, 4096)], [(1, 16), (8, 2), (16, 16)]);
+        assert_eq!([choose(1, 6144), choose(17, 8192), choose(1, 1)], [(1, 8), (16, 4), (1, 16)]);
+        assert_eq!([choose(2, 4096), choose(8, 6144), choose(0, 4096)], [(8, 8), (8, 4), (8, 8)]);
     }
 
     #[test]
@@ -435,6 +467,44 @@ mod tests {
         let formats = [QuantFormat::Q8_0, QuantFormat::Q4_K, QuantFormat::Q6_K, zero_points];
         for rows in [8, 16] {
             check_emulated(rows, |format| formats.contains(&format));
+        }
+    }
+
+    /// Blocks beyond a row's end may share a scale with its last ones.
+    #[test]
+    fn an_infinite_scale_makes_nothing_of_what_is_beyond_a_row() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let ctx = backend.context("test").unwrap().context;
+        let format = QuantFormat::U4 { group: 64, zero_points: false };
+        let [n, k] = [3, 96];
+        let layout = QuantLayout::new(OP, format, n, k).unwrap();
+        // All quants are 12, four above the zero point.
+        let mut planes = vec![0xCC; layout.bytes];
+        let scales = layout.scales.offset..layout.scales.offset + n * layout.scales.row_bytes;
+        planes[scales].chunks_exact_mut(2).for_each(|scale| scale.copy_from_slice(&[0x00, 0x7C]));
+        for m in [1, 8] {
+            let tile = Tile { ragged: m > 1, ..Tile::new(m, 1) };
+            let mut test = SelfTest::new(&ctx);
+            let (b, c) = (test.upload(&planes).unwrap(), test.upload(&vec![0xff; 4 * m * n]).unwrap());
+            let windows =
+                Operands::alone(&ctx, test.halves(&vec![1; m * k]).unwrap(), ctx.output(&c, DType::F32));
+            let stored = Stored { layout: &layout, slice: Some(&b) };
+            let planes = Planes::new(&ctx, OP, stored, (0, n), &windows.c).unwrap();
+            let matrix = |dtype, ld| Matrix::new(0, dtype, ld);
+            let b = QuantMatrix::new(0, format, n, k);
+            let desc = QuantMatmulDesc::new(m, matrix(DType::F16, k), b, matrix(DType::F32, n));
+            let params = Params::new(OP, &desc, &windows, &planes, n, tile.tile(false)).unwrap();
+            let [quants, high, scales, extra] = planes.windows();
+            let Operands { a, bias, residual, c: to, .. } = &windows;
+            let bound = [quants, high, scales, extra, a, bias, residual, to];
+            let grid = linear_grid(OP, params.product.tiles as usize).unwrap();
+            test.launch(&tile.plain(format), &bound, &params, grid).unwrap();
+            let mut bytes = vec![0; 4 * m * n];
+            test.read(&c, &mut bytes).unwrap();
+            assert!(
+                bytemuck::pod_collect_to_vec::<u8, f32>(&bytes).iter().all(|&x| x == f32::INFINITY),
+                "{m} rows"
+            );
         }
     }
 
