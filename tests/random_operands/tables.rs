@@ -1,8 +1,8 @@
 //! Lookups, scatters, rotations, sorts and samples.
 
 use backend_api::desc::{
-    GatherDesc, HeadLayout, IndexShape, Matrix, RepetitionPenalty, RopeAppendDesc, RopeAppendShape, RopeDesc,
-    RopeShape, RopeStyle, RopeTables, SampleDesc, ScatterDesc, TopKDesc,
+    GatherDesc, HeadLayout, IndexShape, Matrix, QkNorm, RepetitionPenalty, RopeAppendDesc, RopeAppendShape,
+    RopeDesc, RopeShape, RopeStyle, RopeTables, SampleDesc, ScatterDesc, SoftmaxOver, TopKDesc,
 };
 use backend_api::{Command, DType, ScatterOp};
 
@@ -103,7 +103,12 @@ pub(super) fn rope_append(draw: &mut Draw, run: Run<'_>) {
     let (positions, indices) = (draw.indices(rows, max_position), draw.indices(rows, cache_rows));
     let desc = RopeAppendDesc::new(qkv, cache, tables, shape, positions, indices);
     let style = draw.pick(&[RopeStyle::Half, RopeStyle::Interleaved]);
-    run(draw, "rope_append", Command::RopeAppend(&desc.with_style(style).with_rotary_dim(2 * pairs)));
+    let mut desc = desc.with_style(style).with_rotary_dim(2 * pairs);
+    if draw.one_in(2) {
+        let [query, key] = [(); 2].map(|()| draw.memory(dtype, head_dim));
+        desc = desc.with_norm(QkNorm::new(query, key, 1e-3));
+    }
+    run(draw, "rope_append", Command::RopeAppend(&desc));
 }
 
 pub(super) fn top_k(draw: &mut Draw, run: Run<'_>) {
@@ -115,6 +120,9 @@ pub(super) fn top_k(draw: &mut Draw, run: Run<'_>) {
     let mut desc = TopKDesc::new(dtype, input, indices, rows, columns, k);
     desc.largest = draw.one_in(2);
     desc.values = draw.maybe(|draw| draw.memory(dtype, rows * k));
+    if dtype.is_float() {
+        desc.softmax = draw.maybe(|draw| draw.pick(&[SoftmaxOver::Found, SoftmaxOver::Row]));
+    }
     run(draw, "top_k", Command::TopK(&desc));
 }
 

@@ -31,8 +31,7 @@ pub struct TopKDesc {
     pub k: usize,
     /// Whether the largest are looked for rather than the smallest.
     pub largest: bool,
-    /// Over which elements the softmax is taken whose results are the values, if they are; of f32 or f16. Without values, it
-    /// changes nothing.
+    /// Over which elements the softmax is taken whose results are the values, if they are; of f32 or f16.
     pub softmax: Option<SoftmaxOver>,
 }
 

@@ -140,6 +140,7 @@ libs! {
     SORT_FROM_ENTRIES = "sort_from_entries",
     SORT_FROM_F16 = "sort_from_f16" needs [SORT_KEY],
     SORT_FROM_F32 = "sort_from_f32" needs [SORT_KEY],
+    SORT_FROM_F32_BITS = "sort_from_f32_bits" needs [SORT_KEY],
     SORT_FROM_I32 = "sort_from_i32" needs [SORT_KEY],
     SORT_FROM_U32 = "sort_from_u32" needs [SORT_KEY],
     /// What kernels on cooperative matrices share.

@@ -18,8 +18,8 @@ macro_rules! bytes_of {
 
 fn bytes_of(arg: &str) -> Option<&'static str> {
     bytes_of!(arg; "a" "b" "bias" "block_table" "c" "cache" "condition" "cos" "filter" "grad_filter" "grad_input"
-        "grad_output" "grad_weight" "indices" "input" "k" "key_lengths" "logits" "lse" "mask" "mean" "norm" "o"
-        "offset_ptr" "output" "positions" "q" "qkv" "residual" "sin" "sinks" "source" "sum" "table" "tokens" "v"
+        "grad_output" "grad_weight" "indices" "input" "k" "key norm" "key_lengths" "logits" "lse" "mask" "mean" "norm" "o"
+        "offset_ptr" "output" "positions" "q" "qkv" "query norm" "residual" "sin" "sinks" "source" "sum" "table" "tokens" "v"
         "values" "variance" "weight" "weights" "window" "x" "y")
 }
 

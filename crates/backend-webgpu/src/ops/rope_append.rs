@@ -92,6 +92,9 @@ params! {
     }
 }
 
+/// Invocations of a workgroup of `tokens/rope_append_normed`.
+const NORMED_WORKGROUP: usize = 64;
+
 pub(super) fn variants() -> Vec<Variant> {
     let types = [DType::F32, DType::F16];
     let types = types.into_iter().flat_map(|from| types.map(|to| [from, to]));
@@ -329,6 +332,8 @@ impl Part {
         if total == 0 {
             return Ok(());
         }
+        // Sums, pairs or other elements, and values.
+        iterations::require(ctx, op, "head_dim", head_dim.div_ceil(NORMED_WORKGROUP), 3)?;
         let [query_norm, key_norm] = &self.norms;
         // A leading dimension that isn't used may be any number.
         let ld = |count: usize, ld| if count > 1 { dim(op, "ld", ld) } else { Ok(0) };

@@ -9,7 +9,9 @@ use backend_api::{BackendResult, DType};
 use super::gather::gather_slices;
 use super::shared::long_work::{Run, in_parts};
 use super::softmax::softmax_slices;
-use crate::kernels::libs::{SORT_FROM_ENTRIES, SORT_FROM_F16, SORT_FROM_F32, SORT_FROM_I32, SORT_FROM_U32};
+use crate::kernels::libs::{
+    SORT_FROM_ENTRIES, SORT_FROM_F16, SORT_FROM_F32, SORT_FROM_F32_BITS, SORT_FROM_I32, SORT_FROM_U32,
+};
 use crate::kernels::{KernelSource, Lib, Variant, constants, kernel, params};
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim, dims, invocation_grid, linear_grid};
@@ -130,7 +132,12 @@ fn short_variant(dtype: DType, softmax: Option<SoftmaxOver>) -> Variant {
         Some(SoftmaxOver::Row) => 2,
         Some(_) => 1,
     };
-    Variant::new(&TOP_K, [dtype], ShortConstants { softmax }).with_libs(number_libs(dtype))
+    let constants = ShortConstants { softmax };
+    if dtype == DType::F32 && softmax == 0 {
+        // Values keep their bits.
+        return Variant::new(&TOP_K, [DType::U32], constants).with_libs(&[SORT_FROM_F32_BITS]);
+    }
+    Variant::new(&TOP_K, [dtype], constants).with_libs(number_libs(dtype))
 }
 
 fn sort_variant(source: Source, indices: bool) -> Variant {
@@ -152,15 +159,13 @@ pub(crate) fn top_k(ctx: &OpContext, op: &'static str, desc: &TopKDesc) -> Backe
     ctx.require_dtype(op, dtype)?;
     let to = ctx.output(&indices, DType::I32);
     if columns <= SHORT {
-        let Some(values) = values.map(|values| ctx.output(&values, dtype)) else {
-            return short(ctx, op, desc, &input, [Some(&to), None]);
-        };
+        let is_shared = values.as_ref().is_some_and(|values| ctx.output(values, dtype).shares_buffer(&to));
         // Browsers refuse to bind a buffer twice that is written.
-        if values.shares_buffer(&to) {
-            short(ctx, op, desc, &input, [Some(&to), None])?;
-            return short(ctx, op, desc, &input, [None, Some(&values)]);
+        if is_shared {
+            short(ctx, op, desc, &input, [Some(&indices), None])?;
+            return short(ctx, op, desc, &input, [None, values.as_ref()]);
         }
-        return short(ctx, op, desc, &input, [Some(&to), Some(&values)]);
+        return short(ctx, op, desc, &input, [Some(&indices), values.as_ref()]);
     }
     let from = ctx.input(op, &input, dtype, &to)?;
     let softmax = |operands: [&DeviceSlice; 2], columns| {
@@ -198,24 +203,35 @@ fn short(
     op: &'static str,
     desc: &TopKDesc,
     input: &DeviceSlice,
-    [indices, values]: [Option<&Window>; 2],
+    [indices, values]: [Option<&DeviceSlice>; 2],
 ) -> BackendResult<()> {
     let &TopKDesc { dtype, rows, columns, k, largest, softmax, .. } = desc;
+    // Each number is compared with all of its row.
+    let mut run = Run::of_bytes(rows, row_bytes(columns, k) + (columns * columns) as f64);
+    run = run.over(ctx, input, columns * dtype.size());
+    for (output, size) in [(indices, DType::I32.size()), (values, dtype.size())] {
+        if let Some(output) = output {
+            run = run.over(ctx, output, k * size);
+        }
+    }
+    let indices = indices.map(|indices| ctx.output(indices, DType::I32));
+    let values = values.map(|values| ctx.output(values, dtype));
     let variant = short_variant(dtype, softmax.filter(|_| values.is_some()));
     let last = if softmax == Some(SoftmaxOver::Row) { columns } else { k } - 1;
     let [columns_, k_, place] = dims(op, "columns", [columns, k, if largest { 0 } else { last }])?;
     let mut from = ctx.output(input, dtype);
-    for output in [indices, values].into_iter().flatten() {
+    for output in [&indices, &values].into_iter().flatten() {
         if from.shares_buffer(output) {
             from = ctx.input(op, input, dtype, output)?;
         }
     }
     let writes = u32::from(indices.is_some()) | u32::from(values.is_some()) << 1;
-    in_parts(ctx, op, Run::of_bytes(rows, (columns * columns) as f64), |run| {
+    in_parts(ctx, op, run, |run| {
         let count = run.count();
         let part = |window: &Window, row: usize| window.advanced(run.first * row).truncated(count * row);
-        let output = |window: Option<&Window>| window.map_or_else(|| ctx.sink(), |window| part(window, k));
-        let (from, indices, values) = (part(&from, columns), output(indices), output(values));
+        let output =
+            |window: &Option<Window>| window.as_ref().map_or_else(|| ctx.sink(), |window| part(window, k));
+        let (from, indices, values) = (part(&from, columns), output(&indices), output(&values));
         let params = ShortParams {
             rows: dim(op, "rows", count)?,
             columns: columns_,

@@ -11,8 +11,8 @@ use crate::rng::Rng;
 use crate::trial::Trial;
 use crate::want::Want;
 
-/// Rows, columns and how many are looked for. A workgroup sorts 1024.
-const SHAPES: [[usize; 3]; 25] = [
+/// Rows, columns and how many are looked for. A workgroup sorts 1024, or counts the places of 512.
+const SHAPES: [[usize; 3]; 30] = [
     [0, 5, 2],
     [3, 0, 0],
     [3, 5, 0],
@@ -22,6 +22,11 @@ const SHAPES: [[usize; 3]; 25] = [
     [5, 31, 4],
     [2, 64, 64],
     [300, 10, 3],
+    [7, 128, 8],
+    [3, 257, 9],
+    [2, 300, 300],
+    [3, 512, 40],
+    [3, 513, 4],
     [3, 1000, 1000],
     [2, 1024, 7],
     [2, 1025, 1],

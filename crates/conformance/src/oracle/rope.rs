@@ -72,9 +72,16 @@ pub(crate) struct Appended<'a> {
 /// A sum of n squares in f32 is off by γ(n + 2) of itself, the quotient and eps by two roundings, the reciprocal of the root by
 /// half of that and [`RSQRT`]; two products follow.
 fn normalised(x: &[f64], weight: &[f64], eps: f64, dtype: DType) -> Vec<(f64, f64)> {
-    let square = x.iter().map(|x| x * x).sum::<f64>() / x.len() as f64;
+    let sum = x.iter().map(|x| x * x).sum::<f64>();
+    if sum > f64::from(f32::MAX) / 2.0 {
+        // Squares may be infinite.
+        return x.iter().map(|_| (0.0, f64::INFINITY)).collect();
+    }
+    let square = sum / x.len() as f64;
     let factor = 1.0 / (square + eps).sqrt();
-    let relative = 0.5 * gamma(x.len() + 2) + 4.0 * ROUNDING + RSQRT;
+    // Squares may be flushed.
+    let flushed = 0.5 * MIN_NORMAL_F32 / (square + eps);
+    let relative = 0.5 * gamma(x.len() + 2) + 4.0 * ROUNDING + RSQRT + flushed;
     let rounded = |value: f64| match dtype {
         DType::F16 => value.abs() * 2f64.powi(-11) + 2f64.powi(-25),
         _ => 0.0,
@@ -88,6 +95,9 @@ fn normalised(x: &[f64], weight: &[f64], eps: f64, dtype: DType) -> Vec<(f64, f6
 
 /// A vector of numbers with errors, of which pairs are rotated.
 fn rotated_with_errors(x: &[(f64, f64)], cos: &[f64], sin: &[f64], style: RopeStyle) -> Vec<Want> {
+    if x.iter().any(|(_, error)| !error.is_finite()) {
+        return x.iter().map(|_| Want::Anything).collect();
+    }
     let mut wants: Vec<Want> = x.iter().map(|&(x, error)| Want::near(x, error)).collect();
     for (pair, (&c, &s)) in cos.iter().zip(sin).enumerate() {
         let [a, b] = match style {
