@@ -1,7 +1,7 @@
 //! Matrix products, attention and rotary embedding.
 
 use backend_api::desc::{
-    AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, HeadLayout, MatmulDesc, Matrix,
+    AttentionDesc, AttentionMask, AttentionShape, Bias, BiasAxis, HeadLayout, MatmulDesc, Matrix, QkNorm,
     RopeAppendDesc, RopeAppendShape, RopeDesc, RopeShape, RopeStyle, RopeTables,
 };
 use backend_api::kv::KvFormat;
@@ -216,6 +216,10 @@ pub(crate) fn rope_append(g: &mut Gen) -> bool {
     let mut desc = RopeAppendDesc::new(qkv, cache, tables, shape, 5, 6);
     assert_eq!((desc.rotary_dim, desc.style, desc.widths()), (dim, RopeStyle::Half, [width, cached]));
     desc.rotary_dim = rotary;
+    let normed = g.one_in(2);
+    if normed {
+        desc = desc.with_norm(QkNorm::new(7, 8, 1e-6));
+    }
 
     let mut call = Call::default();
     call.require_float("qkv", types[0]);
@@ -240,5 +244,9 @@ pub(crate) fn rope_append(g: &mut Gen) -> bool {
     let numbers = |arg, ptr| Named::packed(arg, ptr, DType::U32, Read, &[rows]);
     call.name(numbers("positions", 5).only_if(touches && rotary > 0));
     call.name(numbers("indices", 6).only_if(appends));
+    let weight = |arg, ptr| Named::packed(arg, ptr, types[0], Read, &[dim]);
+    let has_queries = rows > 0 && heads > 0 && dim > 0;
+    call.name(weight("query norm", 7).only_if(normed && has_queries));
+    call.name(weight("key norm", 8).only_if(normed && appends));
     call.judge_operands(desc.operands(OP))
 }

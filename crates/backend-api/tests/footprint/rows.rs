@@ -3,7 +3,7 @@
 use backend_api::desc::{
     BatchNormDesc, ChannelShape, CumSumDesc, Distribution, GatherDesc, GroupNormDesc, IndexShape,
     LayerNormDesc, NormBackwardDesc, NormBackwardWeightDesc, RandomDesc, RepetitionPenalty, RmsNormDesc,
-    SampleDesc, ScatterDesc, SoftmaxBackwardDesc, SoftmaxDesc, TopKDesc,
+    SampleDesc, ScatterDesc, SoftmaxBackwardDesc, SoftmaxDesc, SoftmaxOver, TopKDesc,
 };
 use backend_api::support::Access::{self, Read, ReadInPlace, Write};
 use backend_api::{BackendResult, DType, ScatterOp};
@@ -322,6 +322,10 @@ pub(crate) fn top_k(g: &mut Gen) -> bool {
     call.name(Named::packed("indices", 2, DType::I32, Write, &[rows, k]));
     if let Some(ptr) = values {
         desc = desc.with_values(ptr);
+    }
+    if g.one_in(3) {
+        desc = desc.with_softmax(g.pick(&[SoftmaxOver::Found, SoftmaxOver::Row]));
+        call.fault_if(!of.is_float(), dtype("values", of));
     }
     call.name(Named::packed("values", 3, of, Write, &[rows, k]).only_if(values.is_some()));
     call.judge_operands(desc.operands(OP))
