@@ -2,8 +2,10 @@
 //! weights come in turn, so that they are read from memory, as in a model, and not from a cache. Products take f16, the residual
 //! stream is f32.
 //!
-//! `cargo bench --bench experts`; `COMPUTE_BACKEND=webgpu:0` chooses a device. The bytes are those of the matrices that are chosen at
-//! least once.
+//! `cargo bench --bench experts`; `COMPUTE_BACKEND=webgpu:0` chooses a device. The bytes are those of the router and of the matrices
+//! that are chosen at least once.
+
+use std::collections::BTreeSet;
 
 use backend_api::desc::{
     ExpertMatmulDesc, MatmulDesc, Matrix, QuantMatrix, RmsNormDesc, SoftmaxOver, TopKDesc,
@@ -52,9 +54,11 @@ struct Mixture {
     x: u64,
     normed: u64,
     logits: u64,
-    /// What `top_k` writes, and what products read: experts that all come equally often.
+    /// What `top_k` writes.
     found: u64,
+    /// What products read, each time the same experts, and how many different ones these are.
     indices: u64,
+    chosen: usize,
     weights: u64,
     inner: u64,
 }
@@ -102,6 +106,7 @@ impl Mixture {
         let first = |row: usize| (row as u32).wrapping_mul(0x9e37_79b9) as usize >> 8;
         let chosen: Vec<u32> =
             (0..pairs).map(|pair| ((first(pair / used) + pair % used) % experts) as u32).collect();
+        let different: BTreeSet<_> = chosen.iter().collect();
         let indices = subject.words(0, pairs);
         subject.backend().copy_htod(indices, bytemuck::cast_slice(&chosen)).expect("the indices fit");
         Self {
@@ -113,6 +118,7 @@ impl Mixture {
             logits: subject.operand(DType::F32, rows * experts),
             found: subject.words(0, pairs),
             indices,
+            chosen: different.len(),
             weights: subject.operand(DType::F32, pairs),
             inner: subject.operand(DTYPE, pairs * inner),
         }
@@ -120,9 +126,8 @@ impl Mixture {
 
     /// Elements as large as the weights that all layers' steps read, which are what takes the time.
     fn elements(&self, steps: &[Step]) -> usize {
-        let Shape { format, hidden, experts, used, inner, .. } = self.shape;
-        let chosen = (self.rows * used).min(experts);
-        let planes = |n, k| format.bytes(chosen * n, k).expect("whole blocks") / DTYPE.size();
+        let Shape { format, hidden, experts, inner, .. } = self.shape;
+        let planes = |n, k| format.bytes(self.chosen * n, k).expect("whole blocks") / DTYPE.size();
         let elements = steps.iter().map(|step| match step {
             Step::Router => experts * hidden,
             Step::GateUp => planes(2 * inner, hidden),

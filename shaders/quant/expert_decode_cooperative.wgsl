@@ -6,19 +6,10 @@
 //
 // k is whole blocks, or whole units with HALF_BLOCKS.
 //
-// needs: TA = f16, TC, SUBGROUPS, HALF_BLOCKS, GATED, GATE, lib/gate, lib/quant_expert_indices, lib/quant_rows,
-// lib/quant_blocks_in_columns with what that needs
+// needs: TA = f16, TC, SUBGROUPS, HALF_BLOCKS, GATED, GATE, lib/gate, lib/quant_expert_indices,
+// lib/quant_expert_fragments, lib/quant_rows, lib/quant_blocks_in_columns with what that needs
 
-const SUBGROUP: u32 = 32u;
-const THREADS: u32 = SUBGROUPS * SUBGROUP;
 const ROWS: u32 = 1u;
-const COLUMNS: u32 = 16u;
-// Columns of C.
-const RESULTS: u32 = COLUMNS >> GATED;
-const PERSISTENT: u32 = 0u;
-
-// The sums of each subgroup.
-var<workgroup> sh: array<f32, SUBGROUPS * COLUMNS>;
 
 // A row of A, and the columns from one on of its product with the matrix that begins with a row of B.
 struct Place {
@@ -35,13 +26,8 @@ fn rows_of_a(place: Place, line: u32) -> vec2<u32> {
   return vec2<u32>(place.row);
 }
 
-// The rows of B of the invocations of a line of fragments: they lie eight apart, or are a gate's and the one that it opens.
 fn rows_of_b(place: Place, line: u32) -> vec2<u32> {
-  let rows = place.matrix + min(place.column + vec2<u32>(line, line + 8u), vec2<u32>(params.n - 1u));
-  if GATED == 1u {
-    return vec2<u32>(rows.x, rows.x + params.n);
-  }
-  return rows;
+  return lines_of_matrix(place.matrix, place.column, line);
 }
 
 // What an invocation has of the products of its experts, multiplied by their weights if they are summed.
@@ -56,14 +42,6 @@ fn sums_of_experts(row: u32, column: u32, index: u32) -> ProductSums {
     }
   }
   return sums;
-}
-
-fn sum_of_subgroups(at: u32) -> f32 {
-  var sum = 0.0;
-  for (var s = 0u; s < SUBGROUPS; s++) {
-    sum += sh[s * COLUMNS + at];
-  }
-  return sum;
 }
 
 fn make_tile(tile: u32, index: u32) {

@@ -8,17 +8,7 @@
 // made, but not written.
 //
 // needs: TA = f16, TC, SUBGROUPS, ROWS, HALF_BLOCKS, RAGGED, GATED, GATE, lib/gate, lib/quant_experts, lib/quant_rows,
-// lib/quant_rows_in_columns with what that needs, lib/quant_expert_tiles, lib/workgroup_tiles
-
-const SUBGROUP: u32 = 32u;
-const THREADS: u32 = SUBGROUPS * SUBGROUP;
-const COLUMNS: u32 = 16u;
-// Columns of C.
-const RESULTS: u32 = COLUMNS >> GATED;
-const PERSISTENT: u32 = 0u;
-
-// The sums of each subgroup, row by row of C.
-var<workgroup> sh: array<f32, SUBGROUPS * ROWS * COLUMNS>;
+// lib/quant_rows_in_columns with what that needs, lib/quant_expert_tiles, lib/quant_expert_fragments, lib/workgroup_tiles
 
 // A tile, and the first of its columns.
 struct Place {
@@ -35,21 +25,8 @@ fn rows_of_a(place: Place, line: u32) -> vec2<u32> {
   return vec2<u32>(row_of_a(place.tile, line), row_of_a(place.tile, line + 8u));
 }
 
-// The rows of B of the invocations of a line of fragments: they lie eight apart, or are a gate's and the one that it opens.
 fn rows_of_b(place: Place, line: u32) -> vec2<u32> {
-  let rows = matrix_of(place.tile) + min(place.column + vec2<u32>(line, line + 8u), vec2<u32>(params.n - 1u));
-  if GATED == 1u {
-    return vec2<u32>(rows.x, rows.x + params.n);
-  }
-  return rows;
-}
-
-fn sum_of_subgroups(at: u32) -> f32 {
-  var sum = 0.0;
-  for (var s = 0u; s < SUBGROUPS; s++) {
-    sum += sh[s * ROWS * COLUMNS + at];
-  }
-  return sum;
+  return lines_of_matrix(matrix_of(place.tile), place.column, line);
 }
 
 fn make_tile(flat: u32, index: u32) {

@@ -10,8 +10,8 @@
 // the same columns of A. These are of other k than a fragment's elements, but it is the same change of order
 // for both operands, so that the sums are the same. The columns of a right operand are rows of A, or blocks of one row.
 //
-// Rows of A start at multiples of 16 bytes, and k is whole blocks, or whole units with HALF_BLOCKS. Beyond the last row of either operand,
-// another one's products are made, but not written.
+// Rows of A start at multiples of 16 bytes, and k is whole blocks, or whole units with HALF_BLOCKS. Beyond the last row of
+// either operand, another one's products are made, but not written.
 //
 // With PERSISTENT, a workgroup makes tile after tile, so that it prepares the rows once.
 //

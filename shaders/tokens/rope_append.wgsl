@@ -3,26 +3,12 @@
 // from rotary_dim on stay, or are copied. One invocation for each pair, and for each copied number. Of equal indices, the
 // last one wins.
 //
-// needs: T, C (elements of qkv and cache), INTERLEAVED, lib/grid, lib/indexed_row
+// needs: T, C (elements of qkv and cache), INTERLEAVED, lib/grid, lib/indexed_row, lib/rotary_pairs
 
-// The first and second element of a pair in a vector.
-fn places_of(pair: u32) -> vec2<u32> {
-  if INTERLEAVED == 1u {
-    return vec2<u32>(2u * pair, 2u * pair + 1u);
-  }
-  return vec2<u32>(pair, pair + params.pairs);
-}
-
-// A pair of the vector that starts at x, rotated by the angle of row i.
-fn rotated(i: u32, x: u32, pair: u32) -> vec2<f32> {
-  let position = min(positions[params.positions + i], params.max_position - 1u);
-  let angle = position * params.pairs + pair;
-  let c = cosines[params.cos + angle];
-  let s = sines[params.sin + angle];
+// A pair of the head that starts at `start`, of row i.
+fn pair_of(i: u32, start: u32, pair: u32) -> vec2<f32> {
   let places = places_of(pair);
-  let first = f32(qkv[x + places.x]);
-  let second = f32(qkv[x + places.y]);
-  return vec2<f32>(first * c - second * s, first * s + second * c);
+  return rotated(i, pair, vec2<f32>(f32(qkv[start + places.x]), f32(qkv[start + places.y])));
 }
 
 @compute @workgroup_size(256)
@@ -46,7 +32,7 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
     let head = work / params.pairs;
     let pair = work - head * params.pairs;
     let query = row + head * params.head_dim;
-    let turned = rotated(i, query, pair);
+    let turned = pair_of(i, query, pair);
     let places = places_of(pair);
     qkv[query + places.x] = T(turned.x);
     qkv[query + places.y] = T(turned.y);
@@ -74,7 +60,7 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
     cache[cached + copied] = C(qkv[keys + copied]);
     return;
   }
-  let turned = rotated(i, keys + first, part);
+  let turned = pair_of(i, keys + first, part);
   let places = places_of(part);
   cache[cached + first + places.x] = C(turned.x);
   cache[cached + first + places.y] = C(turned.y);

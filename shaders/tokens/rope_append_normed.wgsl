@@ -2,23 +2,15 @@
 // and then does what tokens/rope_append does: queries are rotated where they are, and rotated keys and values go to row indices[i] of
 // a cache. Of equal indices, the last one wins.
 //
-// A workgroup has a head of a row. Whole rows come without queries where another launch makes those, and without keys and values
-// where nothing is appended.
+// A workgroup has a head of a row: of queries but where another launch makes those, then of keys with the values behind it, of which
+// there are none where nothing is appended.
 //
-// needs: T, C (elements of qkv and cache), INTERLEAVED, lib/grid, lib/indexed_row
+// needs: T, C (elements of qkv and cache), INTERLEAVED, lib/grid, lib/indexed_row, lib/rotary_pairs
 
 const THREADS: u32 = 64u;
 
 // Sums of squares.
 var<workgroup> squares: array<f32, THREADS>;
-
-// The first and second element of a pair.
-fn places_of(pair: u32) -> vec2<u32> {
-  if INTERLEAVED == 1u {
-    return vec2<u32>(2u * pair, 2u * pair + 1u);
-  }
-  return vec2<u32>(pair, pair + params.pairs);
-}
 
 // By what the elements of the head that starts at `head` are multiplied, besides their weights.
 fn factor_of(head: u32, lane: u32) -> f32 {
@@ -56,18 +48,13 @@ fn put(is_query: bool, at: u32, x: f32) {
 
 // Writes a head of queries, or of keys if its row has a place in the cache.
 fn put_head(is_query: bool, source: u32, to: u32, row: u32, factor: f32, lane: u32) {
-  var angle = 0u;
-  if params.pairs > 0u {
-    angle = min(positions[params.positions + row], params.max_position - 1u) * params.pairs;
-  }
   for (var pair = lane; pair < params.pairs; pair += THREADS) {
     let places = places_of(pair);
-    let c = cosines[params.cos + angle + pair];
-    let s = sines[params.sin + angle + pair];
-    let first = f32(qkv[source + places.x]) * factor * weight_of(is_query, places.x);
-    let second = f32(qkv[source + places.y]) * factor * weight_of(is_query, places.y);
-    put(is_query, to + places.x, first * c - second * s);
-    put(is_query, to + places.y, first * s + second * c);
+    let weights = vec2<f32>(weight_of(is_query, places.x), weight_of(is_query, places.y));
+    let numbers = vec2<f32>(f32(qkv[source + places.x]), f32(qkv[source + places.y])) * factor * weights;
+    let turned = rotated(row, pair, numbers);
+    put(is_query, to + places.x, turned.x);
+    put(is_query, to + places.y, turned.y);
   }
   for (var i = 2u * params.pairs + lane; i < params.head_dim; i += THREADS) {
     put(is_query, to + i, f32(qkv[source + i]) * factor * weight_of(is_query, i));
@@ -78,7 +65,7 @@ fn put_head(is_query: bool, source: u32, to: u32, row: u32, factor: f32, lane: u
 fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let number = flat_group(workgroup.id, workgroup.count);
   let queries = params.row_queries;
-  let heads = queries + params.row_keys;
+  let heads = queries + params.kv_heads;
   if number >= params.total {
     return;
   }
@@ -95,13 +82,13 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let is_kept = place < params.rows;
   let of_key = head - queries;
   let key = start + (params.heads + of_key) * params.head_dim;
-  let value = key + params.row_keys * params.head_dim;
+  let value = key + params.kv_heads * params.head_dim;
   let to = params.cache + place * params.cache_ld + of_key * params.head_dim;
   let factor = factor_of(key, lane);
   if is_kept {
     put_head(false, key, to, row, factor, lane);
     for (var i = lane; i < params.head_dim; i += THREADS) {
-      cache[to + params.row_keys * params.head_dim + i] = C(qkv[value + i]);
+      cache[to + params.kv_heads * params.head_dim + i] = C(qkv[value + i]);
     }
   }
 }

@@ -205,3 +205,12 @@ impl Norm<'_> {
         }
     }
 }
+
+/// `x / √(mean(x²) + eps) · weight` in place of a row, each number rounded to its type.
+pub(super) fn normalise<T: Element>(row: &mut [f32], weight: &[f32], eps: f64) {
+    let square: f64 = row.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
+    let factor = (square / row.len() as f64 + eps).sqrt().recip();
+    for (x, &weight) in row.iter_mut().zip(weight) {
+        *x = T::from_f32((f64::from(*x) * factor * f64::from(weight)) as f32).to_f32();
+    }
+}

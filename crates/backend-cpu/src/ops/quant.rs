@@ -13,6 +13,7 @@ use super::gather::inside;
 use super::int8::{Rounded, rounds};
 use super::matmul::multiply;
 use super::matrix::{row_major, row_major_ref};
+use super::norm::normalise;
 use crate::access::{Call, Input};
 use crate::bound::require_end;
 use crate::element::{Element, try_widen, with_float};
@@ -76,15 +77,6 @@ fn owned(numbers: Cow<'_, [f32]>) -> Result<Vec<f32>, NoRoom> {
             copy.copy_from_slice(numbers);
             Ok(copy)
         }
-    }
-}
-
-/// `x / √(mean(x²) + eps) · weight` in place of a row, each number rounded to its type.
-fn normalise<T: Element>(row: &mut [f32], weight: &[f32], eps: f64) {
-    let square: f64 = row.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
-    let factor = (square / row.len() as f64 + eps).sqrt().recip();
-    for (x, &weight) in row.iter_mut().zip(weight) {
-        *x = T::from_f32((f64::from(*x) * factor * f64::from(weight)) as f32).to_f32();
     }
 }
 

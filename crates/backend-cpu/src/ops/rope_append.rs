@@ -5,6 +5,7 @@ use backend_api::desc::RopeAppendDesc;
 use bytemuck::{cast_slice, cast_slice_mut, try_cast_slice};
 
 use super::gather::inside;
+use super::norm::normalise;
 use super::rope::Angles;
 use crate::access::Call;
 use crate::element::{Element, with_float};
@@ -80,11 +81,7 @@ impl Layer<'_> {
         let RopeAppendDesc { rotary_dim, max_position, style, norm, .. } = *self.desc;
         let mut x = wide(x);
         if let Some(norm) = norm {
-            let weights = &self.weights[of as usize];
-            let square = x.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>() / x.len() as f64;
-            let factor = 1.0 / (square + f64::from(norm.eps as f32)).sqrt();
-            let normed = |(x, w): (&mut f32, &f32)| *x = (f64::from(*x) * factor * f64::from(*w)) as f32;
-            x.iter_mut().zip(weights).for_each(normed);
+            normalise::<f32>(&mut x, &self.weights[of as usize], norm.eps);
             y.copy_from_slice(&x);
         }
         if rotary_dim >= 2 {
@@ -107,11 +104,7 @@ fn copy<T: Element, C: Element>(row: &[T], keys: &mut [C], values: &mut [C]) {
     for (from, to) in [(from_keys, keys), (from_values, values)] {
         match try_cast_slice(from) {
             Ok(alike) if size_of::<T>() == size_of::<C>() => to.copy_from_slice(alike),
-            _ => {
-                let mut wide = vec![0.0; from.len()];
-                T::load(from, &mut wide);
-                C::store(&wide, to);
-            }
+            _ => C::store(&wide(from), to),
         }
     }
 }

@@ -130,6 +130,8 @@ libs! {
     POOL_INPUT = "pool_input" needs [SPECIAL, POOL],
     /// The row of a cache that an index on the device names.
     INDEXED_ROW = "indexed_row",
+    /// Rotary position embedding of queries and keys that go to a cache.
+    ROTARY_PAIRS = "rotary_pairs",
     /// The operand of few rows of gemm/skinny.
     FEW_ROWS = "few_rows",
     /// Integers with the order of numbers.
@@ -270,6 +272,8 @@ libs! {
     QUANT_EXPERTS = "quant_experts",
     QUANT_EXPERT_INDICES = "quant_expert_indices" needs [QUANT_EXPERTS],
     QUANT_EXPERT_TILES = "quant_expert_tiles" needs [QUANT_EXPERTS],
+    /// What those on tensor cores share.
+    QUANT_EXPERT_FRAGMENTS = native "quant_expert_fragments",
     /// Sums of products of few rows with experts.
     QUANT_EXPERT_SUMS = "quant_expert_sums" needs [QUANT_EXPERT_INDICES, QUANT_SUMS],
     /// Sums of products of few rows that are rounded to 8 bits, and quants as bytes, by format.

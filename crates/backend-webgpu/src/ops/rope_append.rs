@@ -20,7 +20,7 @@ constants! { struct Constants { interleaved: bool } }
 static APPEND: KernelSource = KernelSource {
     mixes_outputs: true,
     ..kernel!(
-        "tokens/rope_append", libs: [GRID, INDEXED_ROW],
+        "tokens/rope_append", libs: [GRID, INDEXED_ROW, ROTARY_PAIRS],
         types: ["T", "C"], constants: Constants, params: Params,
         reads: ["cosines: f32", "sines: f32", "positions: u32", "indices: u32"], writes: ["qkv: T", "cache: C"],
     )
@@ -29,7 +29,7 @@ static APPEND: KernelSource = KernelSource {
 static APPEND_NORMED: KernelSource = KernelSource {
     mixes_outputs: true,
     ..kernel!(
-        "tokens/rope_append_normed", libs: [GRID, INDEXED_ROW],
+        "tokens/rope_append_normed", libs: [GRID, INDEXED_ROW, ROTARY_PAIRS],
         types: ["T", "C"], constants: Constants, params: NormedParams,
         reads: ["cosines: f32", "sines: f32", "positions: u32", "indices: u32", "query_norm: T", "key_norm: T"],
         writes: ["qkv: T", "cache: C"],
@@ -37,41 +37,9 @@ static APPEND_NORMED: KernelSource = KernelSource {
 };
 
 params! {
-    struct NormedParams {
-        // Workgroups, and for each row those of queries and of keys.
-        total: u32,
-        row_queries: u32,
-        row_keys: u32,
-        heads: u32,
-        head_dim: u32,
-        pairs: u32,
-        max_position: u32,
+    /// Where queries, keys and values come from, and where they go.
+    struct RowParams {
         // New rows.
-        count: u32,
-        // Rows of the cache that are bound, and the first of them.
-        rows: u32,
-        low: u32,
-        qkv: u32,
-        qkv_ld: u32,
-        cache: u32,
-        cache_ld: u32,
-        cos: u32,
-        sin: u32,
-        positions: u32,
-        indices: u32,
-        query_norm: u32,
-        key_norm: u32,
-        eps: f32,
-    }
-}
-
-params! {
-    struct Params {
-        // Invocations of a row, of its queries, and of its keys: pairs and copied elements.
-        row_work: u32,
-        query_work: u32,
-        key_work: u32,
-        total: u32,
         count: u32,
         heads: u32,
         kv_heads: u32,
@@ -89,6 +57,29 @@ params! {
         sin: u32,
         positions: u32,
         indices: u32,
+    }
+}
+
+params! {
+    struct Params {
+        // Invocations of a row, of its queries, and of its keys: pairs and copied elements.
+        row_work: u32,
+        query_work: u32,
+        key_work: u32,
+        total: u32,
+        of_rows: RowParams,
+    }
+}
+
+params! {
+    struct NormedParams {
+        // Workgroups, and those of a row's queries.
+        total: u32,
+        row_queries: u32,
+        of_rows: RowParams,
+        query_norm: u32,
+        key_norm: u32,
+        eps: f32,
     }
 }
 
@@ -135,8 +126,9 @@ pub(crate) fn rope_append(ctx: &OpContext, op: &'static str, desc: &RopeAppendDe
     let norms = [input(query_norm.as_ref(), desc.qkv.dtype)?, input(key_norm.as_ref(), desc.qkv.dtype)?];
     // Keys and values of the cache's buffer are read from a copy, and queries there are rotated by themselves.
     let qkv = if apart { qkv } else { ctx.input(op, &qkv_slice, desc.qkv.dtype, &cache)? };
-    let whole = Part { desc: *desc, low: 0, rotates_queries: apart, qkv, cache, positions, indices, norms };
-    in_parts(ctx, op, whole, |part| part.launch(ctx, op, &angles))?;
+    let part =
+        Part { desc: *desc, low: 0, rotates_queries: apart, qkv, cache, angles, positions, indices, norms };
+    part.launch_all(ctx, op)?;
     if apart { Ok(()) } else { change_queries(ctx, op, desc, &qkv_slice, slices) }
 }
 
@@ -184,21 +176,21 @@ fn change_queries(
     }
     let dtype = desc.qkv.dtype;
     let qkv = ctx.output(qkv, dtype);
-    let angles =
-        [ctx.optional_input(op, cos, DType::F32, &qkv)?, ctx.optional_input(op, sin, DType::F32, &qkv)?];
+    let input = |slice, dtype| ctx.optional_input(op, slice, dtype, &qkv);
     let mut queries = *desc;
     (queries.kv_heads, queries.cache_rows) = (0, 0);
     let part = Part {
         desc: queries,
         low: 0,
         rotates_queries: true,
-        positions: ctx.optional_input(op, positions, DType::U32, &qkv)?,
-        norms: [ctx.optional_input(op, norm, dtype, &qkv)?, ctx.null()],
+        angles: [input(cos, DType::F32)?, input(sin, DType::F32)?],
+        positions: input(positions, DType::U32)?,
+        norms: [input(norm, dtype)?, ctx.null()],
         qkv,
         cache: ctx.sink(),
         indices: ctx.null(),
     };
-    in_parts(ctx, op, part, |part| part.launch(ctx, op, &angles))
+    part.launch_all(ctx, op)
 }
 
 /// Rotates queries in place.
@@ -227,6 +219,8 @@ struct Part {
     rotates_queries: bool,
     qkv: Window,
     cache: Window,
+    /// Cosines and sines.
+    angles: [Window; 2],
     positions: Window,
     indices: Window,
     /// The weights of the norms of queries and keys.
@@ -276,31 +270,30 @@ impl Part {
         self.desc.rotary_dim / 2
     }
 
-    fn launch(&self, ctx: &OpContext, op: &'static str, [cos, sin]: &[Window; 2]) -> BackendResult<()> {
+    /// Launches it in as many parts as it takes.
+    fn launch_all(self, ctx: &OpContext, op: &'static str) -> BackendResult<()> {
+        in_parts(ctx, op, self, |part| {
+            let [of_qkv, of_cache] = part.extents();
+            let bound = [part.qkv.truncated(of_qkv), part.cache.truncated(of_cache)];
+            if part.desc.norm.is_some() {
+                part.launch_normed(ctx, op, &bound)
+            } else {
+                part.launch(ctx, op, &bound)
+            }
+        })
+    }
+
+    fn params(&self, op: &'static str, [qkv, cache]: &[Window; 2]) -> BackendResult<RowParams> {
         let RopeAppendDesc { qkv: matrix, cache: cached, rows, heads, kv_heads, head_dim, .. } = self.desc;
-        let [of_qkv, of_cache] = self.extents();
-        let (qkv, cache) = (self.qkv.truncated(of_qkv), self.cache.truncated(of_cache));
-        let pairs = self.pairs();
-        if self.desc.norm.is_some() {
-            return self.launch_normed(ctx, op, [cos, sin], [&qkv, &cache]);
-        }
-        let query_work =
-            if self.rotates_queries { checked_product(op, "queries", &[heads, pairs])? } else { 0 };
-        let key_work = checked_product(op, "keys", &[kv_heads, head_dim - pairs])?;
-        let row_work = query_work + key_work + kv_heads * head_dim;
-        let total = checked_product(op, "pairs", &[rows, row_work])?;
+        let [cos, sin] = &self.angles;
         // A leading dimension that isn't used may be any number.
         let ld = |count: usize, ld| if count > 1 { dim(op, "ld", ld) } else { Ok(0) };
-        let params = Params {
-            row_work: dim(op, "row of qkv", row_work)?,
-            query_work: dim(op, "queries", query_work)?,
-            key_work: dim(op, "keys", key_work)?,
-            total: dim(op, "pairs", total)?,
+        Ok(RowParams {
             count: dim(op, "rows", rows)?,
             heads: dim(op, "heads", heads)?,
             kv_heads: dim(op, "kv_heads", kv_heads)?,
             head_dim: dim(op, "head_dim", head_dim)?,
-            pairs: dim(op, "rotary_dim", pairs)?,
+            pairs: dim(op, "rotary_dim", self.pairs())?,
             max_position: dim(op, "max_position", self.desc.max_position)?,
             rows: dim(op, "cache_rows", self.desc.cache_rows)?,
             low: dim(op, "cache_rows", self.low)?,
@@ -312,21 +305,37 @@ impl Part {
             sin: sin.offset,
             positions: self.positions.offset,
             indices: self.indices.offset,
+        })
+    }
+
+    fn variant(&self, source: &'static KernelSource) -> Variant {
+        variant(source, [self.desc.qkv.dtype, self.desc.cache.dtype], self.desc.style)
+    }
+
+    fn launch(&self, ctx: &OpContext, op: &'static str, bound: &[Window; 2]) -> BackendResult<()> {
+        let RopeAppendDesc { rows, heads, kv_heads, head_dim, .. } = self.desc;
+        let pairs = self.pairs();
+        let query_work =
+            if self.rotates_queries { checked_product(op, "queries", &[heads, pairs])? } else { 0 };
+        let key_work = checked_product(op, "keys", &[kv_heads, head_dim - pairs])?;
+        let row_work = query_work + key_work + kv_heads * head_dim;
+        let total = checked_product(op, "pairs", &[rows, row_work])?;
+        let params = Params {
+            row_work: dim(op, "row of qkv", row_work)?,
+            query_work: dim(op, "queries", query_work)?,
+            key_work: dim(op, "keys", key_work)?,
+            total: dim(op, "pairs", total)?,
+            of_rows: self.params(op, bound)?,
         };
-        let grid = invocation_grid(op, total)?;
-        let variant = variant(&APPEND, [matrix.dtype, cached.dtype], self.desc.style);
-        ctx.launch(op, &variant, &[cos, sin, &self.positions, &self.indices, &qkv], &cache, &params, grid)
+        let [qkv, cache] = bound;
+        let [cos, sin] = &self.angles;
+        let reads = [cos, sin, &self.positions, &self.indices, qkv];
+        ctx.launch(op, &self.variant(&APPEND), &reads, cache, &params, invocation_grid(op, total)?)
     }
 
     /// With norms: a workgroup has a head.
-    fn launch_normed(
-        &self,
-        ctx: &OpContext,
-        op: &'static str,
-        [cos, sin]: [&Window; 2],
-        [qkv, cache]: [&Window; 2],
-    ) -> BackendResult<()> {
-        let RopeAppendDesc { qkv: matrix, cache: cached, rows, heads, kv_heads, head_dim, .. } = self.desc;
+    fn launch_normed(&self, ctx: &OpContext, op: &'static str, bound: &[Window; 2]) -> BackendResult<()> {
+        let RopeAppendDesc { rows, heads, kv_heads, head_dim, .. } = self.desc;
         let row_queries = if self.rotates_queries { heads } else { 0 };
         let total = checked_product(op, "heads", &[rows, row_queries.saturating_add(kv_heads)])?;
         if total == 0 {
@@ -335,34 +344,18 @@ impl Part {
         // Sums, pairs or other elements, and values.
         iterations::require(ctx, op, "head_dim", head_dim.div_ceil(NORMED_WORKGROUP), 3)?;
         let [query_norm, key_norm] = &self.norms;
-        // A leading dimension that isn't used may be any number.
-        let ld = |count: usize, ld| if count > 1 { dim(op, "ld", ld) } else { Ok(0) };
         let params = NormedParams {
             total: dim(op, "heads", total)?,
             row_queries: dim(op, "heads", row_queries)?,
-            row_keys: dim(op, "kv_heads", kv_heads)?,
-            heads: dim(op, "heads", heads)?,
-            head_dim: dim(op, "head_dim", head_dim)?,
-            pairs: dim(op, "rotary_dim", self.pairs())?,
-            max_position: dim(op, "max_position", self.desc.max_position)?,
-            count: dim(op, "rows", rows)?,
-            rows: dim(op, "cache_rows", self.desc.cache_rows)?,
-            low: dim(op, "cache_rows", self.low)?,
-            qkv: qkv.offset,
-            qkv_ld: ld(rows, matrix.ld)?,
-            cache: cache.offset,
-            cache_ld: ld(self.desc.cache_rows, cached.ld)?,
-            cos: cos.offset,
-            sin: sin.offset,
-            positions: self.positions.offset,
-            indices: self.indices.offset,
+            of_rows: self.params(op, bound)?,
             query_norm: query_norm.offset,
             key_norm: key_norm.offset,
             eps: self.desc.norm.map_or(0.0, |norm| norm.eps) as f32,
         };
+        let [qkv, cache] = bound;
+        let [cos, sin] = &self.angles;
         let reads = [cos, sin, &self.positions, &self.indices, query_norm, key_norm, qkv];
-        let variant = variant(&APPEND_NORMED, [matrix.dtype, cached.dtype], self.desc.style);
-        ctx.launch(op, &variant, &reads, cache, &params, linear_grid(op, total)?)
+        ctx.launch(op, &self.variant(&APPEND_NORMED), &reads, cache, &params, linear_grid(op, total)?)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The largest or smallest numbers of rows, and sorting.
 //!
-//! Numbers of short rows are counted into their places, and their softmax is taken in that launch. Others are sorted by chunks of 1024. Where few numbers of a chunk are kept, what is kept of all chunks is
-//! sorted by chunks again, until there is one; else the sorted runs are merged two by two.
+//! Numbers of short rows are counted into their places, and their softmax is taken in that launch. Others are sorted by
+//! chunks of 1024. Where few numbers of a chunk are kept, what is kept of all chunks is sorted by chunks again, until there
+//! is one; else the sorted runs are merged two by two.
 
 use backend_api::desc::{GatherDesc, IndexShape, SoftmaxDesc, SoftmaxOver, TopKDesc};
 use backend_api::{BackendResult, DType};
@@ -18,7 +19,6 @@ use crate::ops::op_context::{OpContext, dim, dims, invocation_grid, linear_grid}
 use crate::recorder::Window;
 
 constants! { struct Constants { indices: bool } }
-
 constants! { struct ShortConstants { softmax: u32 } }
 
 static TOP_K: KernelSource = kernel!(
@@ -218,7 +218,7 @@ fn short(
     let values = values.map(|values| ctx.output(values, dtype));
     let variant = short_variant(dtype, softmax.filter(|_| values.is_some()));
     let last = if softmax == Some(SoftmaxOver::Row) { columns } else { k } - 1;
-    let [columns_, k_, place] = dims(op, "columns", [columns, k, if largest { 0 } else { last }])?;
+    let place_of_largest = if largest { 0 } else { last };
     let mut from = ctx.output(input, dtype);
     for output in [&indices, &values].into_iter().flatten() {
         if from.shares_buffer(output) {
@@ -234,10 +234,10 @@ fn short(
         let (from, indices, values) = (part(&from, columns), output(&indices), output(&values));
         let params = ShortParams {
             rows: dim(op, "rows", count)?,
-            columns: columns_,
-            k: k_,
+            columns: dim(op, "columns", columns)?,
+            k: dim(op, "k", k)?,
             flip: if largest { u32::MAX } else { 0 },
-            largest: place,
+            largest: dim(op, "k", place_of_largest)?,
             writes,
             x: from.offset,
             values: values.offset,

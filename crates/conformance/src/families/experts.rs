@@ -40,51 +40,22 @@ struct Experts {
 }
 
 pub(super) fn cases() -> Vec<Case> {
-    let counts = [KINDS.len(), 4, ROWS.len(), EXPERTS.len(), COLUMNS.len(), 4, 4, 2, 7, 2, 2, 3, 2, 2];
-    let grid = pairwise(&counts, "expert_matmul");
-    let covering = grid.into_iter().map(|row| {
-        let [rows, used] = ROWS[row[2]];
-        let gate = Gate::ALL.get(row[8]).copied();
+    // The extents of types and of rows' distances differ.
+    let grid = |types: usize, apart: usize, seed| {
+        let counts =
+            [KINDS.len(), 4, ROWS.len(), EXPERTS.len(), COLUMNS.len(), types, apart, 2, 7, 2, 2, 3, 2, 2];
+        pairwise(&counts, seed).into_iter()
+    };
+    let covering = grid(4, 4, "expert_matmul").map(|row| {
         let (format, columns) = FORMATS[KINDS[row[0]]];
-        Experts {
-            format,
-            dtypes: DTYPES[row[5]],
-            shape: [rows, used, EXPERTS[row[3]]],
-            n: COLUMNS[row[4]],
-            k: columns[row[1]],
-            ld_extra: [0, 1, 4, 8][row[6]],
-            per_expert: row[7] == 1,
-            bias: row[13] == 1,
-            gate,
-            weights: row[9] == 1,
-            accumulate: row[10] == 1,
-            indices: INDICES[row[11]],
-            // Halves of f16 may not be above 65504.
-            data: if gate.is_some() { Data::Uniform } else { [Data::Uniform, Data::Integers][row[12]] },
-        }
+        Experts::of(&row, format, columns[row[1]], DTYPES[row[5]], [0, 1, 4, 8][row[6]])
     });
     // What tensor cores take: rows of f16 that start at vectors of eight, of whole blocks, which may end within a unit.
-    let counts = [KINDS.len(), 4, ROWS.len(), EXPERTS.len(), COLUMNS.len(), 2, 2, 2, 7, 2, 2, 3, 2, 2];
-    let aligned = pairwise(&counts, "expert_matmul of f16").into_iter().map(|row| {
-        let [rows, used] = ROWS[row[2]];
-        let gate = Gate::ALL.get(row[8]).copied();
+    let aligned = grid(2, 2, "expert_matmul of f16").map(|row| {
         let (format, columns) = FORMATS[KINDS[row[0]]];
         let multiple = if format.block_elements() < 32 { 128 } else { 32 };
-        Experts {
-            format,
-            dtypes: [DType::F16, [DType::F16, DType::F32][row[5]]],
-            shape: [rows, used, EXPERTS[row[3]]],
-            n: COLUMNS[row[4]],
-            k: columns[row[1]].next_multiple_of(multiple),
-            ld_extra: 8 * row[6],
-            per_expert: row[7] == 1,
-            bias: row[13] == 1,
-            gate,
-            weights: row[9] == 1,
-            accumulate: row[10] == 1,
-            indices: INDICES[row[11]],
-            data: if gate.is_some() { Data::Uniform } else { [Data::Uniform, Data::Integers][row[12]] },
-        }
+        let dtypes = [DType::F16, [DType::F16, DType::F32][row[5]]];
+        Experts::of(&row, format, columns[row[1]].next_multiple_of(multiple), dtypes, 8 * row[6])
     });
     let base = Experts {
         format: QuantFormat::Q4_0,
@@ -129,6 +100,28 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 impl Experts {
+    /// The case of a row of the grids.
+    fn of(row: &[usize], format: QuantFormat, k: usize, dtypes: [DType; 2], ld_extra: usize) -> Self {
+        let [rows, used] = ROWS[row[2]];
+        let gate = Gate::ALL.get(row[8]).copied();
+        Self {
+            format,
+            dtypes,
+            shape: [rows, used, EXPERTS[row[3]]],
+            n: COLUMNS[row[4]],
+            k,
+            ld_extra,
+            per_expert: row[7] == 1,
+            bias: row[13] == 1,
+            gate,
+            weights: row[9] == 1,
+            accumulate: row[10] == 1,
+            indices: INDICES[row[11]],
+            // Halves of f16 may not be above 65504.
+            data: if gate.is_some() { Data::Uniform } else { [Data::Uniform, Data::Integers][row[12]] },
+        }
+    }
+
     fn case(self) -> Case {
         let Self { shape: [rows, used, experts], n, k, ld_extra, .. } = self;
         let (format, dtypes) = (name_of(self.format), self.dtypes.map(DType::name).join("-"));

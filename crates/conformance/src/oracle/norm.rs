@@ -18,7 +18,7 @@ pub(crate) struct Row<'a> {
 }
 
 /// The relative error of 1/√x, by `inverseSqrt` (2 units) or by a square root (itself 4.5) and a division.
-pub(super) const RSQRT: f64 = 7.0 * ROUNDING;
+const RSQRT: f64 = 7.0 * ROUNDING;
 
 /// `size`·`error`: 0 where `size` is, also where nothing bounds the error.
 fn times(size: f64, error: f64) -> f64 {

@@ -6,23 +6,33 @@ use backend_api::DType;
 use backend_api::desc::{RopeAppendDesc, RopeDesc, RopeStyle};
 
 use super::expected::{Bytes, Expected, start};
-use super::norm::RSQRT;
-use crate::float::{MIN_NORMAL_F32, ROUNDING, gamma};
+use super::quant::normed;
+use crate::float::{MIN_NORMAL_F32, gamma};
 use crate::want::Want;
 
 /// `x` rotated by the angles with the given cosines and sines, one for each pair; the numbers behind the
-/// pairs are copied. Two products and a sum: γ(2) of their magnitudes.
+/// pairs are copied.
 pub(crate) fn rope(x: &[f64], cos: &[f64], sin: &[f64], style: RopeStyle) -> Vec<Want> {
+    let copied = x.iter().map(|&x| Want::Exact(x)).collect();
+    let exact: Vec<_> = x.iter().map(|&x| (x, 0.0)).collect();
+    rotated(copied, &exact, [cos, sin], style)
+}
+
+/// `wants` with the pairs of numbers with errors rotated. Two products and a sum: γ(2) of their magnitudes.
+fn rotated(mut wants: Vec<Want>, x: &[(f64, f64)], [cos, sin]: [&[f64]; 2], style: RopeStyle) -> Vec<Want> {
     let pairs = cos.len();
-    let mut wants: Vec<Want> = x.iter().map(|&x| Want::Exact(x)).collect();
-    for (pair, (c, s)) in cos.iter().zip(sin).enumerate() {
+    for (pair, (&c, &s)) in cos.iter().zip(sin).enumerate() {
         let (i, j) = match style {
             RopeStyle::Half => (pair, pair + pairs),
             RopeStyle::Interleaved => (2 * pair, 2 * pair + 1),
         };
-        let near = |a: f64, b: f64| Want::near(a + b, gamma(2) * (a.abs() + b.abs()) + 2.0 * MIN_NORMAL_F32);
-        wants[i] = near(x[i] * c, -x[j] * s);
-        wants[j] = near(x[i] * s, x[j] * c);
+        let ((first, of_first), (second, of_second)) = (x[i], x[j]);
+        let near = |c: f64, s: f64| {
+            let (a, b) = (first * c, second * s);
+            let error = of_first * c.abs() + of_second * s.abs();
+            Want::near(a + b, error + gamma(2) * (a.abs() + b.abs() + error) + 2.0 * MIN_NORMAL_F32)
+        };
+        (wants[i], wants[j]) = (near(c, -s), near(s, c));
     }
     wants
 }
@@ -67,55 +77,12 @@ pub(crate) struct Appended<'a> {
     pub(crate) norms: [&'a [f64]; 2],
 }
 
-/// x / √(mean(x²) + eps) · w for each number, with its error, rounded to a type.
-///
-/// A sum of n squares in f32 is off by γ(n + 2) of itself, the quotient and eps by two roundings, the reciprocal of the root by
-/// half of that and [`RSQRT`]; two products follow.
+/// [`normed`], with infinite errors where squares may be infinite in f32.
 fn normalised(x: &[f64], weight: &[f64], eps: f64, dtype: DType) -> Vec<(f64, f64)> {
-    let sum = x.iter().map(|x| x * x).sum::<f64>();
-    if sum > f64::from(f32::MAX) / 2.0 {
-        // Squares may be infinite.
-        return x.iter().map(|_| (0.0, f64::INFINITY)).collect();
+    if x.iter().map(|x| x * x).sum::<f64>() > f64::from(f32::MAX) / 2.0 {
+        return vec![(0.0, f64::INFINITY); x.len()];
     }
-    let square = sum / x.len() as f64;
-    let factor = 1.0 / (square + eps).sqrt();
-    // Squares may be flushed.
-    let flushed = 0.5 * MIN_NORMAL_F32 / (square + eps);
-    let relative = 0.5 * gamma(x.len() + 2) + 4.0 * ROUNDING + RSQRT + flushed;
-    let rounded = |value: f64| match dtype {
-        DType::F16 => value.abs() * 2f64.powi(-11) + 2f64.powi(-25),
-        _ => 0.0,
-    };
-    let number = |(x, w): (&f64, &f64)| {
-        let value = x * factor * w;
-        (value, 1.001 * value.abs() * relative + MIN_NORMAL_F32 + rounded(value))
-    };
-    x.iter().zip(weight).map(number).collect()
-}
-
-/// A vector of numbers with errors, of which pairs are rotated.
-fn rotated_with_errors(x: &[(f64, f64)], cos: &[f64], sin: &[f64], style: RopeStyle) -> Vec<Want> {
-    if x.iter().any(|(_, error)| !error.is_finite()) {
-        return x.iter().map(|_| Want::Anything).collect();
-    }
-    let mut wants: Vec<Want> = x.iter().map(|&(x, error)| Want::near(x, error)).collect();
-    for (pair, (&c, &s)) in cos.iter().zip(sin).enumerate() {
-        let [a, b] = match style {
-            RopeStyle::Half => [pair, pair + cos.len()],
-            RopeStyle::Interleaved => [2 * pair, 2 * pair + 1],
-        };
-        let ((first, of_first), (second, of_second)) = (x[a], x[b]);
-        let want = |c: f64, s: f64| {
-            let size = (first * c).abs() + (second * s).abs();
-            let error = of_first * c.abs() + of_second * s.abs();
-            Want::near(
-                first * c + second * s,
-                error + 1.001 * 2.0 * ROUNDING * (size + error) + MIN_NORMAL_F32,
-            )
-        };
-        (wants[a], wants[b]) = (want(c, -s), want(s, c));
-    }
-    wants
+    normed(dtype, x, weight, eps)
 }
 
 /// The queries in place, and the rows of the cache that an index names, each element by its place after the handle.
@@ -123,7 +90,7 @@ pub(crate) fn rope_append(desc: &RopeAppendDesc, operands: &Appended<'_>) -> [Ve
     let &RopeAppendDesc { heads, kv_heads, head_dim, rotary_dim, .. } = desc;
     let ([width, cached], pairs) = (desc.widths(), rotary_dim / 2);
     let start = |i: usize| desc.qkv.offset + i * desc.qkv.ld;
-    let rotated = |i: usize, x: &[f64], weight: &[f64]| {
+    let changed_head = |i: usize, x: &[f64], weight: &[f64]| {
         let angles = |table: &'_ [f64]| match pairs {
             0 => Vec::new(),
             _ => {
@@ -132,13 +99,13 @@ pub(crate) fn rope_append(desc: &RopeAppendDesc, operands: &Appended<'_>) -> [Ve
             }
         };
         let [cos, sin] = [operands.cos, operands.sin].map(angles);
-        match desc.norm {
-            Some(norm) => {
-                rotated_with_errors(&normalised(x, weight, norm.eps, desc.qkv.dtype), &cos, &sin, desc.style)
-            }
-            None if pairs == 0 => x.iter().map(|&x| Want::Exact(x)).collect(),
-            None => rope(x, &cos, &sin, desc.style),
+        let Some(norm) = desc.norm else { return rope(x, &cos, &sin, desc.style) };
+        let x = normalised(x, weight, norm.eps, desc.qkv.dtype);
+        if x.iter().any(|(_, error)| !error.is_finite()) {
+            return vec![Want::Anything; x.len()];
         }
+        let unturned = x.iter().map(|&(x, error)| Want::near(x, error)).collect();
+        rotated(unturned, &x, [&cos, &sin], desc.style)
     };
     let changed = if desc.norm.is_some() { head_dim } else { rotary_dim };
     let [of_queries_norm, of_keys_norm] = operands.norms;
@@ -147,13 +114,13 @@ pub(crate) fn rope_append(desc: &RopeAppendDesc, operands: &Appended<'_>) -> [Ve
         let row = &operands.qkv[start(i)..][..width];
         for head in 0..heads {
             let vector = &row[head * head_dim..][..head_dim];
-            let wants = rotated(i, vector, of_queries_norm).into_iter().take(changed);
+            let wants = changed_head(i, vector, of_queries_norm).into_iter().take(changed);
             of_queries.extend(wants.enumerate().map(|(at, want)| (start(i) + head * head_dim + at, want)));
         }
         let target = operands.indices.get(i).map(|&index| index as usize);
         let Some(target) = target.filter(|&target| cached > 0 && target < desc.cache_rows) else { continue };
         let (keys, values) = row[heads * head_dim..].split_at(kv_heads * head_dim);
-        let keys = keys.chunks(head_dim).flat_map(|key| rotated(i, key, of_keys_norm));
+        let keys = keys.chunks(head_dim).flat_map(|key| changed_head(i, key, of_keys_norm));
         let wants = keys.chain(values.iter().map(|&value| Want::Exact(value)));
         let types = [desc.qkv.dtype, desc.cache.dtype];
         // Of equal indices, the last one stays.

@@ -7,7 +7,7 @@ use backend_api::{BackendResult, DType, Gate};
 use super::expert_operands::{Operands, Params, Tiling};
 use super::expert_self_test::check_experts;
 use super::formats::{fragment_libs, kinds};
-use super::skinny_cooperative::{has_half_blocks, step_of_k};
+use super::skinny_cooperative::{has_half_blocks, step_of_k, tested_columns};
 use crate::kernels::{KernelSource, Variant, constants, kernel};
 use crate::ops::has_room;
 use crate::ops::op_context::OpContext;
@@ -31,7 +31,7 @@ static DECODE: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "quant/expert_decode_cooperative",
-        libs: [WORKGROUP_TILES, QUANT_PLANES, FRAGMENT_ELEMENTS, GATE, QUANT_EXPERT_INDICES],
+        libs: [WORKGROUP_TILES, QUANT_PLANES, FRAGMENT_ELEMENTS, GATE, QUANT_EXPERT_FRAGMENTS, QUANT_EXPERT_INDICES],
         types: ["TA", "TC"], constants: DecodeConstants, params: Params,
         reads: ["quants", "high", "scales", "extra", "a: vec4<u32>", "indices: u32", "factors: f32"],
         writes: ["c: TC"],
@@ -43,7 +43,7 @@ static ROWS: KernelSource = KernelSource {
     subgroups: true,
     ..kernel!(
         native "quant/expert_rows_cooperative",
-        libs: [WORKGROUP_TILES, QUANT_PLANES, FRAGMENT_ELEMENTS, GATE, QUANT_EXPERT_TILES],
+        libs: [WORKGROUP_TILES, QUANT_PLANES, FRAGMENT_ELEMENTS, GATE, QUANT_EXPERT_FRAGMENTS, QUANT_EXPERT_TILES],
         types: ["TA", "TC"], constants: RowsConstants, params: Params,
         reads: ["quants", "high", "scales", "extra", "a: vec4<u32>", "bias: f32", "plan: u32"],
         writes: ["c: TC"],
@@ -132,7 +132,7 @@ impl Tile {
     }
 
     fn has_room(self, ctx: &OpContext) -> bool {
-        let bytes = self.rows() * self.subgroups() * FRAGMENT * size_of::<f32>();
+        let bytes = self.ordered_rows().unwrap_or(1) * self.subgroups() * FRAGMENT * size_of::<f32>();
         has_room(&ctx.gpu().limits, self.subgroups() * SUBGROUP, bytes)
     }
 
@@ -142,31 +142,30 @@ impl Tile {
         }
     }
 
-    const fn rows(self) -> usize {
+    /// Rows of the tiles for which `quant/expert_order` puts indices into order, if it does.
+    pub(super) const fn ordered_rows(self) -> Option<usize> {
         match self {
-            Self::Decode { .. } => 1,
-            Self::Rows { rows, .. } => rows,
+            Self::Decode { .. } => None,
+            Self::Rows { rows, .. } => Some(rows),
         }
     }
 
     /// How it divides a product with rows of so many units.
     pub(super) fn tiling(self, desc: &ExpertMatmulDesc, units: usize) -> Tiling {
-        let columns = if desc.gate.is_some() { FRAGMENT / 2 } else { FRAGMENT };
-        match self {
-            Self::Decode { .. } => {
-                let turns = if desc.weights.is_some() { desc.used } else { 1 };
-                let shares = self.shares(desc.b.format, turns, units);
-                Tiling { columns, ordered_rows: None, shares }
-            }
-            Self::Rows { rows, subgroups, .. } => {
-                Tiling { columns, ordered_rows: Some(rows), shares: subgroups }
-            }
+        let turns = if desc.weights.is_some() { desc.used } else { 1 };
+        Tiling {
+            columns: if desc.gate.is_some() { FRAGMENT / 2 } else { FRAGMENT },
+            ordered_rows: self.ordered_rows(),
+            shares: self.shares(desc.b.format, turns, units),
         }
     }
 
-    /// Subgroups that share k where the products of so many experts are summed: as few as leave the fewest steps to each.
+    /// Subgroups that share k: all, or where the products of so many experts are summed, as few as leave the fewest steps to each.
     fn shares(self, format: QuantFormat, turns: usize, units: usize) -> usize {
         let subgroups = self.subgroups();
+        if self.ordered_rows().is_some() {
+            return subgroups;
+        }
         let steps = steps(format, units);
         let shares = (0..).map(|shift| 1 << shift).take_while(|&shares| shares <= subgroups);
         let taken =
@@ -199,17 +198,11 @@ impl Tile {
 
     /// More columns than a tile has, and more units than a turn, the last of which isn't whole if the format and the tile allow it.
     fn check(self, ctx: &OpContext, format: QuantFormat, variant: &Variant) -> BackendResult<()> {
-        let more = if format.block_elements() > UNIT { 2 } else { 1 };
-        let is_whole = format.block_elements().max(step_of_k(format)) > step_of_k(QuantFormat::Q4_0);
-        let missing = match self {
-            Self::Rows { ragged: false, .. } => 0,
-            _ if is_whole => 0,
-            _ => step_of_k(QuantFormat::Q4_0),
-        };
-        let shape = [FRAGMENT + 5, UNIT * (2 * self.subgroups() + more) - missing];
-        let is_ordered = matches!(self, Self::Rows { .. });
-        let rows = if is_ordered { Some(self.rows()) } else { None };
-        check_experts(ctx, format, shape, variant, rows, |desc, units| self.tiling(desc, units))
+        let is_ragged = !matches!(self, Self::Rows { ragged: false, .. });
+        let shape = [FRAGMENT + 5, tested_columns(format, 2 * self.subgroups(), is_ragged)];
+        check_experts(ctx, format, shape, variant, self.ordered_rows(), |desc, units| {
+            self.tiling(desc, units)
+        })
     }
 
     /// Every workgroup.
@@ -280,8 +273,8 @@ mod tests {
 
     #[test]
     fn rows_that_share_experts_are_multiplied_together() {
-        let rows = |rows| choose([rows, 8, 128], [1536, 2048], false).rows();
-        assert_eq!([1, 15, 16, 96, 512].map(rows), [1, 1, 8, 8, 16]);
+        let rows = |rows| choose([rows, 8, 128], [1536, 2048], false).ordered_rows();
+        assert_eq!([1, 15, 16, 96, 512].map(rows), [None, None, Some(8), Some(8), Some(16)]);
     }
 
     /// No adapter of a test machine has tensor cores. What the kernels do with them is as the self-test wants it where

@@ -97,7 +97,11 @@ impl Kernel {
 
     /// Whether it makes tiles of rows that `quant/expert_order` has put into order.
     pub(super) const fn is_ordered(self) -> bool {
-        matches!(self, Self::Tiled | Self::Cooperative(Tile::Rows { .. }))
+        match self {
+            Self::Decode | Self::DecodeSubgroup(_) => false,
+            Self::Tiled => true,
+            Self::Cooperative(tile) => tile.ordered_rows().is_some(),
+        }
     }
 
     /// The most iterations of an invocation's loops along a row of so many units, for each of its turns: with those

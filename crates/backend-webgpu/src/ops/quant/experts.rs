@@ -57,10 +57,11 @@ pub(crate) fn expert_matmul(ctx: &OpContext, op: &'static str, desc: &ExpertMatm
         let (mut part, windows) = (*desc, windows.rows(desc, (run.first, run.count())));
         part.rows = run.count();
         let call = Call { ctx, op, b: Stored { layout: &layout, slice: b.as_ref() } };
-        if call.sums_apart(&part, &windows) {
+        let kernel = call.kernel(&part, &windows);
+        if call.sums_apart(&part, kernel) {
             call.products_and_sums(&part, &windows)
         } else {
-            call.products(&part, &windows)
+            call.products(&part, &windows, kernel)
         }
     })
 }
@@ -82,8 +83,7 @@ impl Call<'_> {
     }
 
     /// Whether the sums of rows are another launch's.
-    fn sums_apart(&self, desc: &ExpertMatmulDesc, windows: &Operands) -> bool {
-        let kernel = self.kernel(desc, windows);
+    fn sums_apart(&self, desc: &ExpertMatmulDesc, kernel: Kernel) -> bool {
         let is_rounded_between = desc.c.dtype != DType::F32 && self.bound(desc).nth(1).is_some();
         let has_terms = desc.weights.is_some() && desc.used > 0;
         // A binding has either the bias or the weights.
@@ -145,7 +145,7 @@ impl Call<'_> {
             (product.rows, product.weights, product.accumulate) = (count, None, false);
             product.c = Matrix::new(0, DType::F32, n);
             let into = Operands { weights: ctx.null(), c: products.clone(), ..here.clone() };
-            self.products(&product, &into)?;
+            self.products(&product, &into, self.kernel(&product, &into))?;
 
             let elements = checked_product(op, "sums", &[count, n])?;
             let params = SumParams {
@@ -168,9 +168,8 @@ impl Call<'_> {
     }
 
     /// The products, or where `desc` has weights their sums, in as few launches as B can be bound in.
-    fn products(&self, desc: &ExpertMatmulDesc, windows: &Operands) -> BackendResult<()> {
+    fn products(&self, desc: &ExpertMatmulDesc, windows: &Operands, kernel: Kernel) -> BackendResult<()> {
         let &Self { ctx, op, b } = self;
-        let kernel = self.kernel(desc, windows);
         let is_sum = desc.weights.is_some();
         let units = b.layout.units;
         let turns = if is_sum { desc.used } else { 1 };

@@ -121,6 +121,14 @@ pub(super) const fn step_of_k(format: QuantFormat) -> usize {
     if has_half_blocks(format) { UNIT } else { BLOCK }
 }
 
+/// Columns of B for a self-test, of more than so many units: where the format allows it, an odd number of them, the last of which
+/// isn't whole if it `is_ragged`.
+pub(super) fn tested_columns(format: QuantFormat, units: usize, is_ragged: bool) -> usize {
+    let more = if format.block_elements() > UNIT { 2 } else { 1 };
+    let is_whole = !is_ragged || format.block_elements().max(step_of_k(format)) > BLOCK;
+    UNIT * (units + more) - if is_whole { 0 } else { BLOCK }
+}
+
 /// The workgroup: rows of A, subgroups that share k, and whether it makes tile after tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tile {
@@ -298,15 +306,11 @@ impl Tile {
         })
     }
 
-    /// More rows than a tile of several has, more columns, and more units than a turn: where the format and the tile allow it, an
-    /// odd number of them, the last of which isn't whole.
+    /// More rows than a tile of several has, more columns, and more units than a turn.
     fn tested_shape(self, format: QuantFormat) -> [usize; 3] {
         let rows = if self.rows == 1 { 1 } else { self.rows + 3 };
-        let more = if format.block_elements() > UNIT { 2 } else { 1 };
-        let is_whole =
-            self.rows > 1 && !self.ragged || format.block_elements().max(step_of_k(format)) > BLOCK;
-        let missing = if is_whole { 0 } else { BLOCK };
-        [rows, FRAGMENT + 5, UNIT * (4 * self.subgroups + more) - missing]
+        let is_ragged = self.rows == 1 || self.ragged;
+        [rows, FRAGMENT + 5, tested_columns(format, 4 * self.subgroups, is_ragged)]
     }
 
     fn check(self, ctx: &OpContext, format: QuantFormat, variant: &Variant) -> BackendResult<()> {
