@@ -92,11 +92,34 @@ static ALL: LazyLock<Vec<(Composed, Validated)>> = LazyLock::new(|| {
 
 fn validate(composed: &Composed) -> Validated {
     let Composed { text, capabilities, .. } = composed;
-    let module = naga::front::wgsl::parse_str(text).map_err(|error| error.emit_to_string(text))?;
+    let module = naga::front::wgsl::parse_str(text)
+        .map_err(|error| error.emit_to_string(text) + &helper_with(error.message()))?;
     let info = Validator::new(ValidationFlags::all(), *capabilities)
         .validate(&module)
         .map_err(|error| error.emit_to_string(text))?;
     Ok((module, info))
+}
+
+/// The helper files of all variants, by their names.
+static HELPERS: LazyLock<BTreeMap<&str, Lib>> = LazyLock::new(|| {
+    let variants = all_variants();
+    variants.iter().flat_map(Variant::libs).map(|lib| (lib.name, lib)).collect()
+});
+
+/// Which helper file has the function that an error names, as a text without it lacks that file.
+fn helper_with(error: &str) -> String {
+    let Some(name) = error.strip_prefix("no definition in scope for identifier: `") else {
+        return String::new();
+    };
+    let name = name.trim_end_matches('`');
+    let has = |lib: &&Lib| text_after(lib.text, "fn ").any(|function| function == name);
+    match HELPERS.values().find(has) {
+        Some(lib) => format!(
+            "{name} is in shaders/{}.wgsl, which `libs` of its kernel or `with_libs` of the variant must name\n",
+            lib.name
+        ),
+        None => String::new(),
+    }
 }
 
 /// Runs `check` on every variant; panics with what was found.
@@ -266,7 +289,10 @@ fn every_file_in_shaders_is_used() {
         used.insert(source.name.to_owned());
         used.extend(variant.libs().iter().map(|lib| lib.name.to_owned()));
     }
-    assert_eq!(on_disk, used, "the files and the kernels' table differ");
+    let unused: Vec<_> = on_disk.difference(&used).collect();
+    assert!(unused.is_empty(), "no variant of all_variants (backend-webgpu) is of {unused:?}");
+    let missing: Vec<_> = used.difference(&on_disk).collect();
+    assert!(missing.is_empty(), "not in shaders/: {missing:?}");
 }
 
 #[test]
@@ -308,7 +334,7 @@ fn every_constant_is_used() {
         });
     }
     unused.retain(|_, names| !names.is_empty());
-    assert!(unused.is_empty(), "{unused:?}");
+    assert!(unused.is_empty(), "constants that no text of the kernel uses: {unused:?}");
 }
 
 /// Functions that one helper file alone has, and no kernel in a way of its own, are called by helper files that need
@@ -316,17 +342,15 @@ fn every_constant_is_used() {
 #[test]
 fn helper_files_need_what_they_call() {
     let variants = all_variants();
-    let libs: BTreeMap<&str, Lib> =
-        variants.iter().flat_map(Variant::libs).map(|lib| (lib.name, lib)).collect();
     let functions = |text| -> HashSet<&str> { text_after(text, "fn ").collect() };
     let own: HashSet<&str> = variants.iter().flat_map(|variant| functions(variant.source().text)).collect();
     let mut definitions: HashMap<&str, Vec<&str>> = HashMap::new();
-    for (&name, lib) in &libs {
+    for (&name, lib) in HELPERS.iter() {
         for function in functions(lib.text) {
             definitions.entry(function).or_default().push(name);
         }
     }
-    for (&name, lib) in &libs {
+    for (&name, lib) in HELPERS.iter() {
         let needed = with_needs(*lib);
         for line in lib.text.lines() {
             let code = line.split("//").next().unwrap_or_default();
@@ -335,7 +359,12 @@ fn helper_files_need_what_they_call() {
                 let defined =
                     called.filter(|called| !own.contains(called)).and_then(|it| definitions.get(it));
                 if let Some([only]) = defined.map(Vec::as_slice) {
-                    assert!(needed.contains(only), "{name} calls {} of {only}", called.unwrap_or_default());
+                    let called = called.unwrap_or_default();
+                    let libs = "kernels/libs.rs";
+                    assert!(
+                        needed.contains(only),
+                        "{name} calls {called} of {only}, which it doesn't need in {libs}"
+                    );
                 }
             }
         }

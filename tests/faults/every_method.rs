@@ -40,7 +40,11 @@ fn operations() -> Result<Vec<Operation>, String> {
     let mut missing: HashSet<&str> = Command::OPERATIONS.iter().copied().collect();
     let good = bad_input::operations().into_iter().filter(|operation| !operation.may_be_refused());
     let all = good.filter(|operation| missing.remove(operation.name)).collect();
-    if missing.is_empty() { Ok(all) } else { Err(format!("no good call of {missing:?}")) }
+    if missing.is_empty() {
+        Ok(all)
+    } else {
+        Err(format!("no good call of {missing:?} in crates/conformance/src/bad_input"))
+    }
 }
 
 /// Makes a good call on memory of its own.
