@@ -49,7 +49,9 @@ fn place_of(tile: u32) -> Place {
     // A has no other row.
     return Place(0u, tile * RESULTS);
   }
-  return Place(tile / params.tiles_n * ROWS, tile % params.tiles_n * RESULTS);
+  // Tiles of the same columns follow each other, so that B comes from memory once.
+  let tiles_m = params.tiles / params.tiles_n;
+  return Place(tile % tiles_m * ROWS, tile / tiles_m * RESULTS);
 }
 
 // All subgroups share k.

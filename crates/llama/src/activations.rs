@@ -12,6 +12,10 @@ use crate::{Config, ExpertConfig};
 /// Rows up to which `rope_append` rotates and appends, in place of two launches: it compares the indices of all rows.
 const FEW_ROWS: usize = 64;
 
+/// Rows up to which it also normalises queries and keys, in place of two copies, two norms, two rotations and two copies to the
+/// cache.
+const NORMED_ROWS: usize = 64;
+
 /// The tensors that `rows` tokens pass through, shared by all layers.
 #[derive(Debug)]
 pub(crate) struct Activations {
@@ -39,7 +43,7 @@ pub(crate) struct Activations {
     _qkv: Buffer,
     /// What is projected: a token's queries, keys and values side by side.
     pub(crate) qkv: Matrix,
-    /// Whether queries and keys stay there. Where they are normalised by themselves, those of several rows don't.
+    /// Whether queries and keys stay there: those that are normalised by other operations than `rope_append` don't, of several rows.
     pub(crate) is_stacked: bool,
     /// `[rows, heads, head_dim]`: the heads' outputs.
     pub(crate) context: Buffer,
@@ -52,7 +56,7 @@ pub(crate) struct Activations {
     pub(crate) experts: Option<ExpertActivations>,
     /// The queries, keys and values that are rotated and kept.
     pub(crate) parts: [Matrix; 3],
-    /// Packed queries and packed keys, where they are normalised.
+    /// Packed queries and packed keys, where operations of their own normalise them.
     pub(crate) packed: Option<[Buffer; 2]>,
 }
 
@@ -91,13 +95,14 @@ impl ExpertActivations {
 impl Activations {
     /// Allocates the tensors. `stored` is the element type of the embeddings if it isn't that of `x`; `split`
     /// parts queries, keys and values, `gates_apart` gate and up projections from what is made of them, and `post_norms` a
-    /// block's output from `x`.
+    /// block's output from `x`. `fits_append` tells whether `rope_append` can write the cache.
     pub(crate) fn new(
         backend: &Arc<dyn ComputeBackend>,
         config: &Config,
         (rows, precision): (usize, Precision),
         stored: Option<DType>,
         [split, gates_apart, post_norms]: [bool; 3],
+        fits_append: bool,
     ) -> BackendResult<Self> {
         let dtype = precision.operands();
         let of_residual = || Buffer::of(backend, RESIDUAL, &[rows, config.hidden]);
@@ -106,9 +111,14 @@ impl Activations {
         let qkv = tensor(q + 2 * kv)?;
         let row = q + 2 * kv;
         let part = |offset| Matrix::new(qkv.ptr(), dtype, row).with_offset(offset);
-        let is_stacked = !split || rows == 1;
+        let architecture = config.architecture;
+        let appends_normed =
+            fits_append && architecture.normalises_heads() && !architecture.normalises_rotated();
+        let is_stacked = !split || rows == 1 || appends_normed && rows <= NORMED_ROWS;
+        let most_appended = if split { NORMED_ROWS } else { FEW_ROWS };
         let packed = match (split, is_stacked) {
             (false, _) => None,
+            (true, true) if rows > 1 => None,
             (true, true) => {
                 let bytes = |columns: usize| columns * dtype.size();
                 Some([qkv.view(0, bytes(q))?, qkv.view(bytes(q), bytes(kv))?])
@@ -126,7 +136,7 @@ impl Activations {
             dtype,
             ids: Buffer::of(backend, DType::U32, &[rows])?,
             positions: Buffer::of(backend, DType::U32, &[rows])?,
-            cache_rows: (is_stacked && rows <= FEW_ROWS)
+            cache_rows: (is_stacked && rows <= most_appended)
                 .then(|| Buffer::of(backend, DType::U32, &[rows]))
                 .transpose()?,
             query_factors: config.attention_temperature.map(|_| tensor(1)).transpose()?,

@@ -24,7 +24,7 @@ pub(crate) struct Cache {
     pub(crate) capacity: usize,
     slots: usize,
     /// Whether `rope_append` takes all slots of a layer in one launch, of numbers that the device can bind, whose rows u32 counts.
-    fits_append: bool,
+    pub(crate) fits_append: bool,
 }
 
 /// Neighbouring rows that go on with one sequence.

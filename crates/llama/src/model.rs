@@ -9,6 +9,7 @@ use backend_api::owned::Buffer;
 use backend_api::{BackendResult, ComputeBackend, DType, MathMode, UnaryOp};
 
 use crate::activations::Activations;
+use crate::cache::Cache;
 use crate::gguf::Gguf;
 use crate::layer::{Layer, Pass, normalise};
 use crate::linear::Into;
@@ -117,12 +118,12 @@ impl Model {
         self.precision
     }
 
-    /// Room for a pass over so many rows.
-    pub(crate) fn activations(&self, rows: usize) -> BackendResult<Activations> {
+    /// Room for a pass over so many rows, whose keys and values go to `cache`.
+    pub(crate) fn activations(&self, rows: usize, cache: &Cache) -> BackendResult<Activations> {
         let kinds = [Layer::is_split, Layer::has_gates_apart, Layer::has_post_norms];
         let kinds = kinds.map(|is_kind| self.layers.iter().any(is_kind));
         let stored = self.embeddings.stored_rows(RESIDUAL);
-        Activations::new(&self.backend, &self.config, (rows, self.precision), stored, kinds)
+        Activations::new(&self.backend, &self.config, (rows, self.precision), stored, kinds, cache.fits_append)
     }
 
     /// The pass of `activations.ids` through all layers: `activations.x` becomes what the last one leaves.

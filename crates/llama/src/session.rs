@@ -268,7 +268,7 @@ impl Session {
         let kept = self.activations.take().filter(|kept| kept.rows == tokens.len());
         let activations = match kept {
             Some(kept) => kept,
-            None => self.model.activations(tokens.len())?,
+            None => self.model.activations(tokens.len(), &self.cache)?,
         };
         let positions: Vec<u32> =
             runs.iter().flat_map(|run| (run.position..run.position + run.rows).map(|at| at as u32)).collect();

@@ -105,7 +105,7 @@ impl Session {
         let bytes = slots * DType::U32.size();
         let counter = |i: usize| counters.view(i * bytes, bytes);
         let chosen = u32s(2 * slots)?;
-        let mut activations = model.activations(slots)?;
+        let mut activations = model.activations(slots, &self.cache)?;
         activations.positions = counter(0)?;
         activations.ids = chosen.view(0, bytes)?;
         Ok(Decoder {

@@ -64,7 +64,7 @@ impl Session {
 
     fn plan_pass(&self, planner: &dyn ComputeBackend, pass: &Planned, logits: &Buffer) -> BackendResult<()> {
         let model = &self.model;
-        let activations = model.activations(pass.run.rows)?;
+        let activations = model.activations(pass.run.rows, &self.cache)?;
         let row = Matrix::new(logits.ptr(), DType::F32, model.config().vocabulary);
         let ends = Ends::new(model, &pass.ends, row)?;
         let placement = Placement::Runs(std::slice::from_ref(&pass.run));

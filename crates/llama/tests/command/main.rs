@@ -227,6 +227,11 @@ fn speed_is_measured() {
     let json = document(&llama("bench", &["-p", "0", "-n", "4", "-r", "2", "--json"]));
     assert_eq!((json["tests"].as_array().unwrap().len(), &json["tests"][0]["test"]), (1, &"tg4".into()));
     assert!(json["tests"][0]["samples_ts"].as_array().unwrap().iter().all(|x| x.as_f64() > Some(0.0)));
+    let together = ["-p", "8", "-n", "4", "-d", "2", "-r", "1", "--parallel", "3"];
+    let table = succeeded(&llama("bench", &together));
+    assert!(table.contains("| pp8 @ d2 |") && table.contains("| tg4 x 3 @ d2 |"), "{table}");
+    let json = document(&llama("bench", &[&together[..], &["--json"]].concat()));
+    assert_eq!([0, 1].map(|test| json["tests"][test]["n_parallel"].as_u64()), [1, 3].map(Some));
     // The room that the tests need, and what is asked for.
     let warning = "the model was trained with 256 tokens; texts get worse beyond them";
     for (depth, ctx, is_warned) in [("2", &[][..], false), ("255", &[], true), ("2", &["--ctx", "257"], true)]

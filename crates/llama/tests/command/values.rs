@@ -26,6 +26,7 @@ fn numbers_of_the_sampler_are_finite() {
         failed(&llama("run", &["A kernel", option, number]), 2, said);
     }
     failed(&llama("bench", &["-r", "0"]), 2, "not a whole number ≥ 1");
+    failed(&llama("bench", &["--parallel", "0"]), 2, "not a whole number ≥ 1");
 }
 
 #[test]

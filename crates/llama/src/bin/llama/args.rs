@@ -260,6 +260,9 @@ pub(crate) struct BenchArgs {
     /// Tokens that are in the cache before a test
     #[arg(short = 'd', long, alias = "n-depth", default_value_t = 0, value_parser = whole, allow_negative_numbers = true)]
     pub(crate) depth: usize,
+    /// Sequences that are decoded together, a token of each at a time; speeds are those of all of them
+    #[arg(long, default_value_t = 1, value_parser = positive, allow_negative_numbers = true)]
+    pub(crate) parallel: usize,
     /// How often each test is measured, after a second of warm-up
     #[arg(short = 'r', long, default_value_t = 5, value_parser = positive, allow_negative_numbers = true)]
     pub(crate) repetitions: usize,

@@ -24,6 +24,7 @@ struct Test {
     n_prompt: usize,
     n_gen: usize,
     n_depth: usize,
+    n_parallel: usize,
     avg_ts: f64,
     stddev_ts: f64,
     samples_ts: Vec<f64>,
@@ -34,11 +35,11 @@ struct Test {
 const WARM_UP: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
-    let BenchArgs { prompt, generate, depth, repetitions, .. } = *args;
+    let BenchArgs { prompt, generate, depth, parallel, repetitions, .. } = *args;
     let longest = args.longest().context("-d, -p and -n are too large")?;
     let loaded = loaded::load(&args.common)?;
     // Unless more is asked for, room for the longest test.
-    let mut session = loaded.session_of(&args.common, longest)?;
+    let mut session = loaded.session_of(&args.common, longest, parallel)?;
     ensure!(longest <= session.context(), args::too_short(longest, session.context()));
 
     let mut tests = Vec::new();
@@ -46,29 +47,34 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
         if n_prompt + n_gen == 0 {
             continue;
         }
-        let suffix = if depth > 0 { format!(" @ d{depth}") } else { String::new() };
-        let name = if n_prompt > 0 { format!("pp{n_prompt}") } else { format!("tg{n_gen}") };
-        let test = name + &suffix;
+        let n_parallel = if n_prompt > 0 { 1 } else { parallel };
+        let mut test = if n_prompt > 0 { format!("pp{n_prompt}") } else { format!("tg{n_gen}") };
+        if n_parallel > 1 {
+            test += &format!(" x {n_parallel}");
+        }
+        if depth > 0 {
+            test += &format!(" @ d{depth}");
+        }
         model_cli::note(format_args!("measuring {test}"));
         let mut samples_ts = Vec::new();
         let mut compiled: Option<Instant> = None;
         while samples_ts.len() < repetitions {
-            fill(&mut session, depth)?;
+            fill(&mut session, n_parallel, depth)?;
             let start = Instant::now();
             if n_prompt > 0 {
                 let tokens = tokens(&session, n_prompt);
                 session.step(&[Input { sequence: 0, tokens: &tokens }])?;
                 session.model().backend().synchronize()?;
             } else {
-                session.decode_greedy(0, &[0], n_gen)?;
+                session.decode_greedy(0, &vec![0; n_parallel], n_gen)?;
             }
             let seconds = start.elapsed().as_secs_f64();
             if compiled.get_or_insert_with(Instant::now).elapsed() >= WARM_UP {
-                samples_ts.push((n_prompt + n_gen) as f64 / seconds);
+                samples_ts.push((n_prompt + n_parallel * n_gen) as f64 / seconds);
             }
         }
         let (avg_ts, stddev_ts) = statistics(&samples_ts);
-        tests.push(Test { test, n_prompt, n_gen, n_depth: depth, avg_ts, stddev_ts, samples_ts });
+        tests.push(Test { test, n_prompt, n_gen, n_depth: depth, n_parallel, avg_ts, stddev_ts, samples_ts });
     }
     if args.common.json {
         return report::json(&Report {
@@ -95,13 +101,15 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A session with so many tokens, and its device idle.
-fn fill(session: &mut Session, depth: usize) -> anyhow::Result<()> {
-    session.truncate(0, depth);
-    let missing = depth - session.len(0);
-    if missing > 0 {
-        let tokens = tokens(session, missing);
-        session.step(&[Input { sequence: 0, tokens: &tokens }])?;
+/// A session with so many tokens in each of its first sequences, and its device idle.
+fn fill(session: &mut Session, sequences: usize, depth: usize) -> anyhow::Result<()> {
+    for sequence in 0..sequences {
+        session.truncate(sequence, depth);
+        let missing = depth - session.len(sequence);
+        if missing > 0 {
+            let tokens = tokens(session, missing);
+            session.step(&[Input { sequence, tokens: &tokens }])?;
+        }
     }
     Ok(session.model().backend().synchronize()?)
 }

@@ -123,12 +123,17 @@ fn load_beside<T: Sync>(
 impl Loaded {
     /// An empty session with the context that was asked for.
     pub(crate) fn session(&self, common: &Common) -> anyhow::Result<Session> {
-        self.session_of(common, self.model.config().context_length.min(DEFAULT_CONTEXT))
+        self.session_of(common, self.model.config().context_length.min(DEFAULT_CONTEXT), 1)
     }
 
-    /// An empty session with the context that was asked for, or of so many tokens. What is longer than the model knows is
+    /// An empty session of some sequences, each with the context that was asked for, or of so many tokens. What is longer than the model knows is
     /// warned of.
-    pub(crate) fn session_of(&self, common: &Common, unasked: usize) -> anyhow::Result<Session> {
+    pub(crate) fn session_of(
+        &self,
+        common: &Common,
+        unasked: usize,
+        sequences: usize,
+    ) -> anyhow::Result<Session> {
         let trained = self.model.config().context_length;
         let context = match common.ctx {
             Some(0) => trained,
@@ -140,7 +145,7 @@ impl Loaded {
                 report::count(trained, "token")
             ));
         }
-        let mut options = SessionOptions::new(context);
+        let mut options = SessionOptions::new(context).with_sequences(sequences);
         if let Some(cache) = common.cache_type {
             options = options.with_cache(cache.format());
         }
