@@ -1,14 +1,17 @@
 // Sums of quant/skinny_cooperative where each column of a fragment is a row of A.
 //
-// needs: ROWS (8 or 16), SUBGROUP, shares() (subgroups that share k), COLUMNS, PERSISTENT, HALF_BLOCKS, RAGGED (whether rows end
+// needs: ROWS (8, 16 or 32), SUBGROUP, shares() (subgroups that share k), COLUMNS, PERSISTENT, HALF_BLOCKS, RAGGED (whether rows end
 // within a unit), sh, params, lib/fragment_elements, a format's scales, its lib/quant_fragments_* and the order of its quants
 // (lib/quant_in_order or of lib/quant_fragments_eight), rows of A (lib/quant_rows or lib/quant_rows_normed), Place,
 // rows_of_a, rows_of_b
 
-const_assert ROWS == 8u || ROWS == 16u;
+const_assert ROWS == 8u || ROWS == 16u || ROWS == 32u;
 
-// Of two rows of B that lie eight apart, by rows of A.
-alias ProductSums = Elements;
+// Of two rows of B that lie eight apart, by up to 16 rows of A, and by the next 16 where a tile has 32.
+struct ProductSums {
+  first: Elements,
+  second: Elements,
+}
 
 // Eight elements of a row of A for each block of a unit, as far as they are fetched ahead.
 struct FetchedRow {
@@ -40,7 +43,7 @@ fn vector_of_row(row: u32, i: u32) -> vec4<u32> {
 // The vectors of a row of A, from `i` on, that belong to a unit. They come with the unit's weights where there is one row
 // for an invocation: waiting for A by itself took up to 7 % of a product's time. Workgroup memory needs no fetching ahead.
 fn fetch_row(row: u32, i: u32) -> FetchedRow {
-  if ROWS_STAGED || ROWS == 16u {
+  if ROWS_STAGED || ROWS >= 16u {
     return FetchedRow();
   }
   return FetchedRow(
@@ -52,7 +55,7 @@ fn fetch_row(row: u32, i: u32) -> FetchedRow {
 }
 
 fn eight_of_fetched_row(fetched: vec4<u32>, row: u32, i: u32) -> vec4<u32> {
-  if ROWS_STAGED || ROWS == 16u {
+  if ROWS_STAGED || ROWS >= 16u {
     return vector_of_row(row, i);
   }
   return fetched;
@@ -113,28 +116,31 @@ fn added(sums: Elements, by: Elements, low: f32, high: f32) -> Elements {
   return Elements(sums.low + low * by.low, sums.high + high * by.high);
 }
 
-fn add_block(
-  sums: Elements,
-  pair: Pair,
-  fetched: vec4<u32>,
-  block: u32,
-  j: u32,
-  rows: vec2<u32>,
-  unit: u32,
-) -> Elements {
-  // The scales of blocks beyond the row's end may be infinite.
-  if RAGGED == 1u && 32u * (4u * unit + block) >= params.k {
-    return sums;
-  }
-  let columns = columns_of_a(fetched, rows, 16u * unit + 4u * block + j);
+// The weights of a block of two rows of B as numbers, and their scales.
+struct BlockOfB {
+  first: Halves,
+  last: Halves,
+  low: Scale,
+  high: Scale,
+}
+
+fn block_of_b(pair: Pair, block: u32, j: u32) -> BlockOfB {
   let low = scale_of(pair.low_scales, block, j);
   let high = scale_of(pair.high_scales, block, j);
-  let first = Halves(first_in_order(pair.low, block, low.zero), first_in_order(pair.high, block, high.zero));
-  let last = Halves(last_in_order(pair.low, block, low.zero), last_in_order(pair.high, block, high.zero));
+  return BlockOfB(
+    Halves(first_in_order(pair.low, block, low.zero), first_in_order(pair.high, block, high.zero)),
+    Halves(last_in_order(pair.low, block, low.zero), last_in_order(pair.high, block, high.zero)),
+    low,
+    high,
+  );
+}
+
+// Adds the products of a block with columns of A.
+fn add_columns(sums: Elements, pair: Pair, b: BlockOfB, columns: Columns, block: u32, j: u32) -> Elements {
   if HALF_BLOCKS == 1u {
     // The invocations 0 and 1 of a row have the words of the first half.
-    let half = products(first, last, keep(columns, j < 2u));
-    let other = products(first, last, keep(columns, j >= 2u));
+    let half = products(b.first, b.last, keep(columns, j < 2u));
+    let other = products(b.first, b.last, keep(columns, j >= 2u));
     let low_0 = scale_of(pair.low_scales, block, 0u);
     let high_0 = scale_of(pair.high_scales, block, 0u);
     let low_1 = scale_of(pair.low_scales, block, 2u);
@@ -147,14 +153,45 @@ fn add_block(
     }
     return scaled;
   }
-  let scaled = added(sums, products(first, last, columns), low.scale, high.scale);
+  let scaled = added(sums, products(b.first, b.last, columns), b.low.scale, b.high.scale);
   if HAS_MIN {
-    return added(scaled, sums_of_words(columns), -low.min, -high.min);
+    return added(scaled, sums_of_words(columns), -b.low.min, -b.high.min);
   }
   return scaled;
 }
 
-fn add_unit(sums: Elements, pair: Pair, j: u32, rows: vec2<u32>, unit: u32) -> Elements {
+// The rows of A of an invocation, by those of their tile: eight apart, and 16 further.
+struct Rows {
+  first: vec2<u32>,
+  second: vec2<u32>,
+}
+
+fn add_block(
+  sums: ProductSums,
+  pair: Pair,
+  fetched: vec4<u32>,
+  block: u32,
+  j: u32,
+  rows: Rows,
+  unit: u32,
+) -> ProductSums {
+  // The scales of blocks beyond the row's end may be infinite.
+  if RAGGED == 1u && 32u * (4u * unit + block) >= params.k {
+    return sums;
+  }
+  let i = 16u * unit + 4u * block + j;
+  let b = block_of_b(pair, block, j);
+  let first = add_columns(sums.first, pair, b, columns_of_a(fetched, rows.first, i), block, j);
+  if ROWS < 32u {
+    return ProductSums(first, Elements());
+  }
+  return ProductSums(
+    first,
+    add_columns(sums.second, pair, b, columns_of_a(fetched, rows.second, i), block, j),
+  );
+}
+
+fn add_unit(sums: ProductSums, pair: Pair, j: u32, rows: Rows, unit: u32) -> ProductSums {
   let one = add_block(sums, pair, pair.row.first, 0u, j, rows, unit);
   let two = add_block(one, pair, pair.row.second, 1u, j, rows, unit);
   let three = add_block(two, pair, pair.row.third, 2u, j, rows, unit);
@@ -167,19 +204,22 @@ fn multiply(place: Place, index: u32, held: HeldRows) -> ProductSums {
   let j = index % 4u;
   let line = index % SUBGROUP / 4u;
   let columns = rows_of_b(place, line);
-  let rows = rows_of_a(place, line);
+  var rows = Rows(rows_of_a(place, line), vec2<u32>());
+  if ROWS == 32u {
+    rows.second = rows_of_a(place, line + 16u);
+  }
   let last = params.units - 1u;
-  // With eight rows of A, the first unit is on its way while they are prepared; with sixteen, none is.
-  var now = fetch(columns, rows.x, min(share, last), j);
+  // With eight rows of A, the first unit is on its way while they are prepared; with more, none is.
+  var now = fetch(columns, rows.first.x, min(share, last), j);
   if PERSISTENT == 0u {
     prepare_rows(index, held);
   }
-  var sums: Elements;
+  var sums: ProductSums;
   var unit = share;
-  if ROWS == 16u {
+  if ROWS >= 16u {
     // Faster than with the next unit on its way, mostly (shaders/quant/notes.md).
     for (; unit < params.units; unit += shares()) {
-      sums = add_unit(sums, fetch(columns, rows.x, unit, j), j, rows, unit);
+      sums = add_unit(sums, fetch(columns, rows.first.x, unit, j), j, rows, unit);
     }
     return sums;
   }
@@ -187,7 +227,7 @@ fn multiply(place: Place, index: u32, held: HeldRows) -> ProductSums {
   // unit. Without, a second copy of the products costs more than that saves.
   let ahead = select(0u, shares(), ROWS_STAGED);
   for (; unit + ahead < params.units; unit += shares()) {
-    let next = fetch(columns, rows.x, min(unit + shares(), last), j);
+    let next = fetch(columns, rows.first.x, min(unit + shares(), last), j);
     sums = add_unit(sums, now, j, rows, unit);
     now = next;
   }
@@ -202,7 +242,7 @@ fn write(start: u32, column: u32, row: u32, numbers: vec4<f32>) {
   let at = start + row * COLUMNS + column;
   sh[at] = numbers.x;
   sh[at + COLUMNS] = numbers.y;
-  if ROWS == 16u {
+  if ROWS >= 16u {
     sh[at + 8u * COLUMNS] = numbers.z;
     sh[at + 9u * COLUMNS] = numbers.w;
   }
@@ -213,6 +253,10 @@ fn put_sums(index: u32, sums: ProductSums) {
   let start = index / SUBGROUP * ROWS * COLUMNS;
   let j = index % 4u;
   let line = index % SUBGROUP / 4u;
-  write(start, line, 2u * j, sums.low);
-  write(start, line + 8u, 2u * j, sums.high);
+  write(start, line, 2u * j, sums.first.low);
+  write(start, line + 8u, 2u * j, sums.first.high);
+  if ROWS == 32u {
+    write(start, line, 16u + 2u * j, sums.second.low);
+    write(start, line + 8u, 16u + 2u * j, sums.second.high);
+  }
 }

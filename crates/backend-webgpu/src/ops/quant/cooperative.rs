@@ -4,6 +4,7 @@ use backend_api::desc::{MatmulDesc, Matrix, QuantMatmulDesc};
 use backend_api::quant::{QuantFormat, ScaleKind};
 use backend_api::{Activation, BackendResult, BackendTranspose, DType};
 
+use super::dense;
 use super::formats::{fits_half, has_half_scales, tile_libs};
 use super::operands::{Operands, strides_of_a};
 use super::planes::{Planes, WeightParams};
@@ -101,6 +102,13 @@ impl Tile {
     /// The fastest tile for a product, if the device and the operands allow it and it beats dequantising B to memory
     /// first. A residual is added from C, before the activation.
     pub(super) fn candidate(ctx: &OpContext, desc: &QuantMatmulDesc, operands: &Operands) -> Option<Self> {
+        let (tile, time) = Self::fastest(ctx, desc, operands)?;
+        let is_faster = time < time_of_dequantised(desc, ctx.profile().compute_units);
+        (is_faster && tile.passes(ctx, desc.b.format, desc.c.dtype)).then_some(tile)
+    }
+
+    /// The fastest tile and its time, if the device and the operands allow one.
+    fn fastest(ctx: &OpContext, desc: &QuantMatmulDesc, operands: &Operands) -> Option<(Self, usize)> {
         let gpu = ctx.gpu();
         // No browser offers tensor cores.
         if cfg!(target_family = "wasm") || !(gpu.cooperative_matrices && gpu.takes_spirv) {
@@ -119,8 +127,7 @@ impl Tile {
         let compute_units = ctx.profile().compute_units;
         let time = |tile: &Self| tile.time(desc.b.format, sizes, compute_units);
         let tile = Self::ALL.into_iter().filter(|tile| tile.0.fits(&gpu.limits)).min_by_key(time)?;
-        let is_faster = time(&tile) < time_of_dequantised(desc, compute_units);
-        (is_faster && tile.passes(ctx, desc.b.format, desc.c.dtype)).then_some(tile)
+        Some((tile, time(&tile)))
     }
 
     /// Makes the columns `first..end` of the product, whose residual, if it has one, is in C.
@@ -195,6 +202,15 @@ impl Tile {
             test.launch(variant, &bound, &params, linear_grid(OP, params.sizes.tiles as usize)?)
         })
     }
+}
+
+/// Nanoseconds of a product by the fastest kernel for many rows, if there is one on tensor cores.
+pub(super) fn time_of_many_rows(ctx: &OpContext, desc: &QuantMatmulDesc, operands: &Operands) -> usize {
+    let dequantised =
+        dense::is_possible(ctx, desc).then(|| time_of_dequantised(desc, ctx.profile().compute_units));
+    let staged = Tile::fastest(ctx, desc, operands).filter(|_| dense::has_room_for_residual(desc));
+    let times = staged.map(|(_, time)| time).into_iter().chain(dequantised);
+    times.min().unwrap_or(usize::MAX)
 }
 
 /// Nanoseconds of a product whose B is dequantised to memory first.

@@ -6,8 +6,8 @@ use backend_api::{BackendResult, DType, Gate};
 
 use super::expert_operands::{Operands, Params, Tiling};
 use super::expert_self_test::check_experts;
-use super::formats::{fragment_libs, kinds};
-use super::skinny_cooperative::{has_half_blocks, step_of_k, tested_columns};
+use super::formats::{fragment_libs, has_half_blocks, kinds};
+use super::skinny_cooperative::{step_of_k, tested_columns};
 use crate::kernels::{KernelSource, Variant, constants, kernel};
 use crate::ops::has_room;
 use crate::ops::op_context::OpContext;

@@ -194,6 +194,14 @@ pub(super) const fn fits_half(format: QuantFormat) -> bool {
     !matches!(format, QuantFormat::Mxfp4)
 }
 
+/// Whether the halves of a format's blocks have scales of their own.
+pub(super) const fn has_half_blocks(format: QuantFormat) -> bool {
+    match format {
+        QuantFormat::U4 { group, .. } => group < 32,
+        _ => format.scale_kind().has_halves(),
+    }
+}
+
 /// Whether the scales of a format are f16 and its weights have no minimum.
 pub(super) const fn has_half_scales(format: QuantFormat) -> bool {
     matches!(format.scale_kind(), ScaleKind::Block | ScaleKind::Group)

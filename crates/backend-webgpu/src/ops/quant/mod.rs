@@ -28,6 +28,7 @@ mod operands;
 mod planes;
 mod self_test;
 mod skinny_cooperative;
+mod skinny_time;
 mod stages;
 
 pub(super) use append::{AppendWindows, QkvProduct};

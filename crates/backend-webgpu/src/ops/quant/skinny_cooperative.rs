@@ -1,15 +1,17 @@
 //! quant/skinny_cooperative: products of few rows of f16 on tensor cores.
 
 use backend_api::desc::{QuantMatmulDesc, QuantMatrix};
-use backend_api::quant::{QuantCode, QuantFormat, QuantLayout, ScaleKind, UNIT};
+use backend_api::quant::{QuantFormat, QuantLayout, ScaleKind, UNIT};
 use backend_api::{Activation, BackendResult, DType, Gate};
 
 use super::append::AppendParams;
-use super::formats::{fragment_libs, kinds};
+use super::cooperative::time_of_many_rows;
+use super::formats::{fragment_libs, has_half_blocks, kinds};
 use super::kernel::Signature;
 use super::operands::{Operands, Params, strides_of_a};
 use super::planes::is_bindable;
 use super::self_test::check_product;
+use super::skinny_time;
 use crate::kernels::{KernelSource, Variant, constants, kernel};
 use crate::ops::has_room;
 use crate::ops::op_context::{OpContext, linear_grid};
@@ -71,8 +73,12 @@ static NORMED_APPENDED: KernelSource = source!(
     ["c: TC", "cache: KV"]
 );
 
-/// Rows of A above which B is read too often.
-const MOST_ROWS: usize = 2 * FRAGMENT;
+/// Rows of A above which B is read too often, and up to which nothing else is as fast.
+const MOST_ROWS: usize = 256;
+const FEW_ROWS: usize = 2 * FRAGMENT;
+
+/// By how many percent less time it takes an estimate to be believed beside another kernel's.
+const MARGIN: usize = 5;
 
 /// Rows of A that are normalised in workgroup memory, and the most elements of all of them, as lib/quant_rows_normed has
 /// them.
@@ -108,14 +114,6 @@ const MOST_PREPARED: usize = 4;
 /// Weights of a block, of which a unit has four.
 const BLOCK: usize = 32;
 
-/// Whether the halves of a format's blocks have scales of their own.
-pub(super) const fn has_half_blocks(format: QuantFormat) -> bool {
-    match format {
-        QuantFormat::U4 { group, .. } => group < 32,
-        _ => format.scale_kind().has_halves(),
-    }
-}
-
 /// Elements of which a row has a multiple: whole blocks, or whole units if the halves of blocks have scales of their own.
 pub(super) const fn step_of_k(format: QuantFormat) -> usize {
     if has_half_blocks(format) { UNIT } else { BLOCK }
@@ -140,7 +138,7 @@ pub(super) struct Tile {
 }
 
 impl Tile {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 12] = [
         Self::new(1, 4),
         Self::new(1, 8),
         Self::new(1, 16),
@@ -150,6 +148,9 @@ impl Tile {
         Self::new(16, 4),
         Self::new(16, 8),
         Self::new(16, 16),
+        Self::new(32, 4),
+        Self::new(32, 8),
+        Self::new(32, 16),
     ];
 
     const fn new(rows: usize, subgroups: usize) -> Self {
@@ -162,23 +163,24 @@ impl Tile {
             // All blocks have one zero point, as lib/quant_blocks_in_columns needs.
             1 if b.format.zero_point().is_some() => 1,
             0..=8 => 8,
-            _ => FRAGMENT,
+            9..=FRAGMENT => FRAGMENT,
+            _ => 2 * FRAGMENT,
         };
         let workgroups = m.div_ceil(rows).saturating_mul(b.rows.div_ceil(FRAGMENT));
         let is_above = |most: usize| workgroups > most.saturating_mul(compute_units);
         let units = b.columns.div_ceil(UNIT);
         // Of one row of whole blocks, a subgroup takes two units at once.
         let steps = if has_half_blocks(b.format) { units } else { units.div_ceil(2) };
-        let is_short = rows <= 8 && units <= FEW_SUBGROUPS * SHORT_UNITS;
+        let is_short = units <= FEW_SUBGROUPS * SHORT_UNITS;
         let subgroups = match rows {
             1 if steps <= LEAST_SUBGROUPS => LEAST_SUBGROUPS,
-            1 | FRAGMENT if !is_short && !is_above(AT_ONCE) => MANY_SUBGROUPS,
+            FRAGMENT.. => skinny_time::fastest(b.format, rows, [workgroups, units], compute_units).0,
+            1 if !is_short && !is_above(AT_ONCE) => MANY_SUBGROUPS,
             1 => FEW_SUBGROUPS,
             // Adding up the parts of many rows takes its time where workgroups follow each other; rows that are normalised lie
             // in the memory of a workgroup of eight.
             8 if is_above(MANY_WAVES) && !normed => 2,
             8 if is_above(AT_ONCE) && !normed => LEAST_SUBGROUPS,
-            FRAGMENT if is_above(MANY_WAVES) && b.format.code() != QuantCode::Eight => LEAST_SUBGROUPS,
             _ => FEW_SUBGROUPS,
         };
         let ragged = rows > 1 && !b.columns.is_multiple_of(UNIT);
@@ -259,7 +261,17 @@ impl Tile {
             && fits_staged
             && (desc.gate.is_none() || is_bindable(ctx, layout));
         let is_usable = (is_asked_for || tile.is_fast(format)) && tile.has_room(ctx, normed);
-        (fits && is_usable && tile.passes(ctx, format)).then_some(tile)
+        let is_faster = || is_asked_for || desc.m <= FEW_ROWS || tile.beats_many_rows(ctx, desc, operands);
+        (fits && is_usable && is_faster() && tile.passes(ctx, format)).then_some(tile)
+    }
+
+    /// Whether it takes less time than the kernels for many rows.
+    fn beats_many_rows(self, ctx: &OpContext, desc: &QuantMatmulDesc, operands: &Operands) -> bool {
+        let compute_units = ctx.profile().compute_units;
+        let tiles = desc.m.div_ceil(self.rows).saturating_mul(desc.b.rows.div_ceil(FRAGMENT));
+        let sizes = [tiles, desc.b.columns.div_ceil(UNIT)];
+        let (_, time) = skinny_time::fastest(desc.b.format, self.rows, sizes, compute_units);
+        time < time_of_many_rows(ctx, desc, operands) / 100 * (100 - MARGIN)
     }
 
     /// Whether tile after tile with rows normalised once is faster than an operation for them all and a workgroup for each
@@ -408,8 +420,8 @@ mod tests {
             let tile = choose(m, QuantFormat::Q4_0, [n, 4096], false);
             (tile.rows, tile.subgroups)
         };
-        assert_eq!([choose(1, 4096), choose(8, 14336), choose(9, 4096)], [(1, 16), (8, 2), (16, 16)]);
-        assert_eq!([choose(1, 6144), choose(17, 8192), choose(1, 1)], [(1, 8), (16, 4), (1, 16)]);
+        assert_eq!([choose(1, 4096), choose(8, 14336), choose(9, 4096)], [(1, 16), (8, 2), (16, 8)]);
+        assert_eq!([choose(1, 6144), choose(17, 8192), choose(1, 1)], [(1, 8), (32, 4), (1, 16)]);
         assert_eq!([choose(2, 4096), choose(8, 6144), choose(0, 4096)], [(8, 8), (8, 4), (8, 8)]);
     }
 
@@ -469,7 +481,7 @@ mod tests {
     fn several_rows_make_products() {
         let zero_points = QuantFormat::U4 { group: 32, zero_points: true };
         let formats = [QuantFormat::Q8_0, QuantFormat::Q4_K, QuantFormat::Q6_K, zero_points];
-        for rows in [8, 16] {
+        for rows in [8, 16, 32] {
             check_emulated(rows, |format| formats.contains(&format));
         }
     }
