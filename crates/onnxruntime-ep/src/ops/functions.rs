@@ -104,3 +104,19 @@ fn swiglu(call: &Call<'_>) -> Result<Vec<Tensor>> {
         d.binary(BinaryOp::Mul, &d.unary_with(UnaryOp::Swish, gate, [alpha, 0.0])?, x)?
     }])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those that aren't one function of the device.
+    const OTHERS: [&str; 6] = ["Gelu", "BiasGelu", "FastGelu", "QuickGelu", "SwiGLU", "PRelu"];
+
+    #[test]
+    fn functions_of_one_number_are_found_by_their_names() {
+        for operator in OPERATORS.iter().filter(|operator| !OTHERS.contains(&operator.name)) {
+            let op = function(operator.name).map(|op| format!("{op:?}"));
+            assert_eq!(op.as_deref(), Some(operator.name));
+        }
+    }
+}
