@@ -109,7 +109,7 @@ fn swiglu(call: &Call<'_>) -> Result<Vec<Tensor>> {
 mod tests {
     use super::*;
 
-    /// Those that aren't one function of the device.
+    /// Operators that aren't one function of the device.
     const OTHERS: [&str; 6] = ["Gelu", "BiasGelu", "FastGelu", "QuickGelu", "SwiGLU", "PRelu"];
 
     #[test]
