@@ -37,45 +37,22 @@ type Run<'a> = &'a mut dyn FnMut(&Draw, &'static str, Command<'_>);
 
 type Family = fn(&mut Draw, Run<'_>);
 
-const FAMILIES: [(&str, Family); 37] = [
-    ("unary", elements::unary),
-    ("binary", elements::binary),
-    ("where_cond", elements::where_cond),
-    ("copy", elements::copy),
-    ("slice", elements::slice),
-    ("pad", elements::pad),
-    ("repeat", elements::repeat),
-    ("concat", elements::concat),
-    ("bytes", elements::bytes),
-    ("random", elements::random),
-    ("reduce", rows::reduce),
-    ("softmax", rows::softmax),
-    ("cumsum", rows::cumsum),
-    ("layer_norm", rows::layer_norm),
-    ("rms_norm", rows::rms_norm),
-    ("group_norm", rows::group_norm),
-    ("batch_norm", rows::batch_norm),
-    ("norm_backward", rows::norm_backward),
-    ("norm_backward_weight", rows::norm_backward_weight),
-    ("softmax_backward", rows::softmax_backward),
-    ("gather", tables::gather),
-    ("scatter", tables::scatter),
-    ("rope", tables::rope),
-    ("rope_append", tables::rope_append),
-    ("top_k", tables::top_k),
-    ("sample", tables::sample),
-    ("matmul", products::matmul),
-    ("quant_matmul", quantised::quant_matmul),
-    ("quant_rows", quantised::quant_rows),
-    ("expert_matmul", quantised::expert_matmul),
-    ("quantize_rows", quantised::quantize_rows),
-    ("attention", products::attention),
-    ("conv2d", images::conv2d),
-    ("conv_transpose2d", images::conv_transpose2d),
-    ("conv_backward", images::conv_backward),
-    ("pool2d", images::pool2d),
-    ("pool2d_backward", images::pool2d_backward),
-];
+/// Functions of modules, each beside its name.
+macro_rules! families {
+    ($($module:ident: $($family:ident),+;)+) => {
+        &[$($((stringify!($family), $module::$family)),+),+]
+    };
+}
+
+const FAMILIES: &[(&str, Family)] = families! {
+    elements: unary, binary, where_cond, copy, slice, pad, repeat, concat, bytes, random;
+    rows: reduce, softmax, cumsum, layer_norm, rms_norm, group_norm, batch_norm, norm_backward,
+        norm_backward_weight, softmax_backward;
+    tables: gather, scatter, rope, rope_append, top_k, sample;
+    products: matmul, attention;
+    quantised: quant_matmul, quant_rows, expert_matmul, quantize_rows;
+    images: conv2d, conv_transpose2d, conv_backward, pool2d, pool2d_backward;
+};
 
 /// The families that `CASE` may name.
 pub(super) fn families() -> impl Iterator<Item = &'static str> {

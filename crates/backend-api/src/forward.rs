@@ -31,40 +31,69 @@ macro_rules! forward {
     ($this:ident => $inner:expr; $($method:ident),+ $(,)?) => {
         $($crate::forward!(@$method $this $inner);)+
     };
-    (@name $this:ident $inner:expr) => {
-        fn name(&self) -> &str {
+    (@name $($to:tt)+) => { $crate::forward!(@to $($to)+; name() -> &str); };
+    (@is_initialized $($to:tt)+) => { $crate::forward!(@to $($to)+; is_initialized() -> bool); };
+    (@execute $($to:tt)+) => {
+        $crate::forward!(@to $($to)+; execute(
+            op: &'static str, command: $crate::Command<'_>,
+        ) -> $crate::BackendResult<()>);
+    };
+    (@synchronize $($to:tt)+) => { $crate::forward!(@to $($to)+; synchronize() -> $crate::BackendResult<()>); };
+    (@synchronize_async $($to:tt)+) => {
+        $crate::forward!(@to $($to)+; synchronize_async() -> $crate::BackendFuture<'_, ()>);
+    };
+    (@alloc $($to:tt)+) => { $crate::forward!(@to $($to)+; alloc(bytes: usize) -> $crate::BackendResult<u64>); };
+    (@alloc_zeroed $($to:tt)+) => {
+        $crate::forward!(@to $($to)+; alloc_zeroed(bytes: usize) -> $crate::BackendResult<u64>);
+    };
+    (@free $($to:tt)+) => { $crate::forward!(@to $($to)+; free(ptr: u64) -> $crate::BackendResult<()>); };
+    (@view $($to:tt)+) => {
+        $crate::forward!(@to $($to)+; view(
+            ptr: u64, byte_offset: usize, byte_len: usize,
+        ) -> $crate::BackendResult<u64>);
+    };
+    (@copy_htod $($to:tt)+) => {
+        $crate::forward!(@to $($to)+; copy_htod(dst: u64, src: &[u8]) -> $crate::BackendResult<()>);
+    };
+    (@copy_dtoh $($to:tt)+) => {
+        $crate::forward!(@to $($to)+; copy_dtoh(dst: &mut [u8], src: u64) -> $crate::BackendResult<()>);
+    };
+    (@capture $($to:tt)+) => {
+        $crate::forward!(@to $($to)+; capture(
+            record: &mut dyn FnMut(&dyn $crate::ComputeBackend) -> $crate::BackendResult<()>,
+        ) -> $crate::BackendResult<u64>);
+    };
+    (@replay $($to:tt)+) => { $crate::forward!(@to $($to)+; replay(graph: u64) -> $crate::BackendResult<()>); };
+    (@free_graph $($to:tt)+) => {
+        $crate::forward!(@to $($to)+; free_graph(graph: u64) -> $crate::BackendResult<()>);
+    };
+    (@capabilities $($to:tt)+) => {
+        $crate::forward!(@to $($to)+; capabilities() -> $crate::BackendResult<$crate::Capabilities>);
+    };
+    (@device_info $($to:tt)+) => {
+        $crate::forward!(@to $($to)+; device_info() -> $crate::BackendResult<$crate::DeviceInfo>);
+    };
+    (@memory_stats $($to:tt)+) => { $crate::forward!(@to $($to)+; memory_stats() -> $crate::MemoryStats); };
+    (@trim $($to:tt)+) => { $crate::forward!(@to $($to)+; trim() -> $crate::BackendResult<usize>); };
+    (@set_memory_budget $($to:tt)+) => {
+        $crate::forward!(@to $($to)+; set_memory_budget(
+            bytes: ::core::option::Option<usize>,
+        ) -> $crate::BackendResult<()>);
+    };
+    (@as_any $($to:tt)+) => {
+        $crate::forward!(@to $($to)+; as_any() -> ::core::option::Option<&dyn ::core::any::Any>);
+    };
+    // A method as the trait declares it, of `&self` and without lifetimes.
+    (@to $this:ident $inner:expr; $method:ident($($arg:ident: $type:ty),* $(,)?) -> $result:ty) => {
+        fn $method(&self, $($arg: $type),*) -> $result {
             let $this = self;
-            $crate::ComputeBackend::name(&$inner)
+            $crate::ComputeBackend::$method(&$inner, $($arg),*)
         }
     };
     (@init $this:ident $inner:expr) => {
         fn init(&mut self) -> $crate::BackendResult<()> {
             let $this = self;
             $crate::ComputeBackend::init(&mut $inner)
-        }
-    };
-    (@is_initialized $this:ident $inner:expr) => {
-        fn is_initialized(&self) -> bool {
-            let $this = self;
-            $crate::ComputeBackend::is_initialized(&$inner)
-        }
-    };
-    (@execute $this:ident $inner:expr) => {
-        fn execute(&self, op: &'static str, command: $crate::Command<'_>) -> $crate::BackendResult<()> {
-            let $this = self;
-            $crate::ComputeBackend::execute(&$inner, op, command)
-        }
-    };
-    (@synchronize $this:ident $inner:expr) => {
-        fn synchronize(&self) -> $crate::BackendResult<()> {
-            let $this = self;
-            $crate::ComputeBackend::synchronize(&$inner)
-        }
-    };
-    (@synchronize_async $this:ident $inner:expr) => {
-        fn synchronize_async(&self) -> $crate::BackendFuture<'_, ()> {
-            let $this = self;
-            $crate::ComputeBackend::synchronize_async(&$inner)
         }
     };
     (@warm_up_async $this:ident $inner:expr) => {
@@ -76,103 +105,10 @@ macro_rules! forward {
             $crate::ComputeBackend::warm_up_async(&$inner, operations)
         }
     };
-    (@alloc $this:ident $inner:expr) => {
-        fn alloc(&self, bytes: usize) -> $crate::BackendResult<u64> {
-            let $this = self;
-            $crate::ComputeBackend::alloc(&$inner, bytes)
-        }
-    };
-    (@alloc_zeroed $this:ident $inner:expr) => {
-        fn alloc_zeroed(&self, bytes: usize) -> $crate::BackendResult<u64> {
-            let $this = self;
-            $crate::ComputeBackend::alloc_zeroed(&$inner, bytes)
-        }
-    };
-    (@free $this:ident $inner:expr) => {
-        fn free(&self, ptr: u64) -> $crate::BackendResult<()> {
-            let $this = self;
-            $crate::ComputeBackend::free(&$inner, ptr)
-        }
-    };
-    (@view $this:ident $inner:expr) => {
-        fn view(&self, ptr: u64, byte_offset: usize, byte_len: usize) -> $crate::BackendResult<u64> {
-            let $this = self;
-            $crate::ComputeBackend::view(&$inner, ptr, byte_offset, byte_len)
-        }
-    };
-    (@copy_htod $this:ident $inner:expr) => {
-        fn copy_htod(&self, dst: u64, src: &[u8]) -> $crate::BackendResult<()> {
-            let $this = self;
-            $crate::ComputeBackend::copy_htod(&$inner, dst, src)
-        }
-    };
-    (@copy_dtoh $this:ident $inner:expr) => {
-        fn copy_dtoh(&self, dst: &mut [u8], src: u64) -> $crate::BackendResult<()> {
-            let $this = self;
-            $crate::ComputeBackend::copy_dtoh(&$inner, dst, src)
-        }
-    };
     (@copy_dtoh_async $this:ident $inner:expr) => {
         fn copy_dtoh_async<'a>(&'a self, dst: &'a mut [u8], src: u64) -> $crate::BackendFuture<'a, ()> {
             let $this = self;
             $crate::ComputeBackend::copy_dtoh_async(&$inner, dst, src)
-        }
-    };
-    (@capture $this:ident $inner:expr) => {
-        fn capture(
-            &self,
-            record: &mut dyn FnMut(&dyn $crate::ComputeBackend) -> $crate::BackendResult<()>,
-        ) -> $crate::BackendResult<u64> {
-            let $this = self;
-            $crate::ComputeBackend::capture(&$inner, record)
-        }
-    };
-    (@replay $this:ident $inner:expr) => {
-        fn replay(&self, graph: u64) -> $crate::BackendResult<()> {
-            let $this = self;
-            $crate::ComputeBackend::replay(&$inner, graph)
-        }
-    };
-    (@free_graph $this:ident $inner:expr) => {
-        fn free_graph(&self, graph: u64) -> $crate::BackendResult<()> {
-            let $this = self;
-            $crate::ComputeBackend::free_graph(&$inner, graph)
-        }
-    };
-    (@capabilities $this:ident $inner:expr) => {
-        fn capabilities(&self) -> $crate::BackendResult<$crate::Capabilities> {
-            let $this = self;
-            $crate::ComputeBackend::capabilities(&$inner)
-        }
-    };
-    (@device_info $this:ident $inner:expr) => {
-        fn device_info(&self) -> $crate::BackendResult<$crate::DeviceInfo> {
-            let $this = self;
-            $crate::ComputeBackend::device_info(&$inner)
-        }
-    };
-    (@memory_stats $this:ident $inner:expr) => {
-        fn memory_stats(&self) -> $crate::MemoryStats {
-            let $this = self;
-            $crate::ComputeBackend::memory_stats(&$inner)
-        }
-    };
-    (@trim $this:ident $inner:expr) => {
-        fn trim(&self) -> $crate::BackendResult<usize> {
-            let $this = self;
-            $crate::ComputeBackend::trim(&$inner)
-        }
-    };
-    (@set_memory_budget $this:ident $inner:expr) => {
-        fn set_memory_budget(&self, bytes: ::core::option::Option<usize>) -> $crate::BackendResult<()> {
-            let $this = self;
-            $crate::ComputeBackend::set_memory_budget(&$inner, bytes)
-        }
-    };
-    (@as_any $this:ident $inner:expr) => {
-        fn as_any(&self) -> ::core::option::Option<&dyn ::core::any::Any> {
-            let $this = self;
-            $crate::ComputeBackend::as_any(&$inner)
         }
     };
 }

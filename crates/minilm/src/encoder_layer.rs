@@ -5,7 +5,7 @@ use backend_api::{Activation, BackendResult, ComputeBackend};
 
 use crate::activations::Activations;
 use crate::checkpoint::Checkpoint;
-use crate::layers::{LayerNorm, Linear};
+use crate::layers::{LayerNorm, Linear, Rows};
 use crate::{Config, Result};
 
 /// Self-attention and a feed-forward network, each added to its input and normalised.
@@ -44,14 +44,14 @@ impl EncoderLayer {
     /// Replaces `a.hidden` by the layer's output.
     pub(crate) fn forward(&self, backend: &dyn ComputeBackend, a: &Activations) -> BackendResult<()> {
         use Activation::{Gelu, Identity};
-        let tokens = a.tokens();
-        self.qkv.forward(backend, tokens, &a.hidden, &a.qkv, Identity)?;
+        let rows = Rows { backend, count: a.tokens() };
+        self.qkv.forward(rows, &a.hidden, &a.qkv, Identity)?;
         self.attend(backend, a)?;
-        self.attention_output.forward(backend, tokens, &a.context, &a.update, Identity)?;
-        self.attention_norm.forward(backend, tokens, &a.hidden, Some(&a.update))?;
-        self.intermediate.forward(backend, tokens, &a.hidden, &a.intermediate, Gelu)?;
-        self.output.forward(backend, tokens, &a.intermediate, &a.update, Identity)?;
-        self.output_norm.forward(backend, tokens, &a.hidden, Some(&a.update))
+        self.attention_output.forward(rows, &a.context, &a.update, Identity)?;
+        self.attention_norm.forward(rows, &a.hidden, Some(&a.update))?;
+        self.intermediate.forward(rows, &a.hidden, &a.intermediate, Gelu)?;
+        self.output.forward(rows, &a.intermediate, &a.update, Identity)?;
+        self.output_norm.forward(rows, &a.hidden, Some(&a.update))
     }
 
     /// Reads each token's query, key and value where the fused projection left them, and writes the heads'

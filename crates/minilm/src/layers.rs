@@ -6,6 +6,13 @@ use backend_api::{Activation, BackendResult, BackendTranspose, ComputeBackend, D
 use crate::checkpoint::Checkpoint;
 use crate::{Buffer, Result};
 
+/// How many rows a layer has, and where they are computed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rows<'a> {
+    pub(crate) backend: &'a dyn ComputeBackend,
+    pub(crate) count: usize,
+}
+
 /// `y = activation(x · Wᵀ + b)` for each row of x.
 #[derive(Debug)]
 pub(crate) struct Linear {
@@ -51,8 +58,7 @@ impl Linear {
     /// `x` is `[rows, inputs]`, `y` `[rows, outputs]`.
     pub(crate) fn forward(
         &self,
-        backend: &dyn ComputeBackend,
-        rows: usize,
+        rows: Rows<'_>,
         x: &Buffer,
         y: &Buffer,
         activation: Activation,
@@ -61,8 +67,8 @@ impl Linear {
         let weight = Matrix::new(self.weight.ptr(), self.dtype, self.inputs);
         let y = Matrix::new(y.ptr(), self.dtype, self.outputs);
         let bias = Bias { ptr: self.bias.ptr(), axis: BiasAxis::Column };
-        backend.matmul(
-            &MatmulDesc::new(rows, self.outputs, self.inputs, x, weight, y)
+        rows.backend.matmul(
+            &MatmulDesc::new(rows.count, self.outputs, self.inputs, x, weight, y)
                 .with_transpose(BackendTranspose::NoTrans, BackendTranspose::Trans)
                 .with_bias(bias)
                 .with_activation(activation),
@@ -100,18 +106,12 @@ impl LayerNorm {
     }
 
     /// `x = norm(x + residual)` for `[rows, columns]`; without a residual, `x = norm(x)`.
-    pub(crate) fn forward(
-        &self,
-        backend: &dyn ComputeBackend,
-        rows: usize,
-        x: &Buffer,
-        residual: Option<&Buffer>,
-    ) -> BackendResult<()> {
-        let mut desc = LayerNormDesc::new(self.dtype, x.ptr(), x.ptr(), rows, self.columns);
+    pub(crate) fn forward(&self, rows: Rows<'_>, x: &Buffer, residual: Option<&Buffer>) -> BackendResult<()> {
+        let mut desc = LayerNormDesc::new(self.dtype, x.ptr(), x.ptr(), rows.count, self.columns);
         desc.eps = self.eps;
         desc.weight = Some(self.weight.ptr());
         desc.bias = Some(self.bias.ptr());
         desc.residual = residual.map(Buffer::ptr);
-        backend.layer_norm(&desc)
+        rows.backend.layer_norm(&desc)
     }
 }

@@ -5,7 +5,7 @@ use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType};
 
 use crate::activations::Activations;
 use crate::checkpoint::Checkpoint;
-use crate::layers::LayerNorm;
+use crate::layers::{LayerNorm, Rows};
 use crate::{Batch, Buffer, Config, Result};
 
 /// `norm(word + position + token type)` for each token.
@@ -61,7 +61,7 @@ impl TokenEmbeddings {
         // look-up.
         let shape = [batch.size(), batch.seq(), self.hidden];
         add(backend, activations.dtype, [(x, &shape), (&self.positions, &shape[1..])])?;
-        self.norm.forward(backend, tokens, x, None)
+        self.norm.forward(Rows { backend, count: tokens }, x, None)
     }
 }
 

@@ -2,6 +2,7 @@
 //! targets there is nothing here.
 #![cfg(target_family = "wasm")]
 
+mod class;
 mod device;
 mod script;
 

@@ -5,7 +5,7 @@ use half::f16;
 use super::planes::{PlanesMut, load};
 use super::word::{Word, from_nibbles, to_nibbles};
 use super::{QuantFormat, QuantLayout, UNIT};
-use crate::desc::require_eq;
+use crate::desc::{require_eq, require_multiple};
 use crate::{BackendError, BackendResult, checked_product};
 
 /// Scales of groups, little-endian.
@@ -134,15 +134,17 @@ impl Gptq<'_> {
     /// [`Shape`](BackendError::Shape) for sizes that don't fit each other;
     /// [`Unsupported`](BackendError::Unsupported) for reordered columns; [`Overflow`](BackendError::Overflow).
     pub fn repack(&self, planes: &mut [u8]) -> BackendResult<()> {
-        let op = "repack";
         let &Self { rows, columns, group, qweight, qzeros, scales, .. } = self;
-        let layout = QuantLayout::new(op, self.format(), rows, columns)?;
-        crate::desc::require_multiple(op, "rows", 8, rows)?;
-        crate::desc::require_multiple(op, "columns", 8, columns)?;
-        let groups = columns.div_ceil(group);
-        require_bytes(op, "bytes of qweight", &[columns / 8, rows, 4], qweight)?;
-        require_bytes(op, "bytes of qzeros", &[groups, rows / 8, 4], qzeros)?;
-        require_bytes(op, "bytes of the scales", &[groups, rows, 2], scales)?;
+        let op = "repack";
+        let (in_eights, words) = ([("rows", rows), ("columns", columns)], [columns / 8, rows]);
+        let layout = layout_of_words(
+            op,
+            self.format(),
+            [rows, columns],
+            &in_eights,
+            words,
+            [qweight, qzeros, scales],
+        )?;
         if let Some(indices) = self.g_idx {
             require_bytes(op, "bytes of g_idx", &[columns, 4], indices)?;
             let (indices, _) = indices.as_chunks::<4>();
@@ -176,14 +178,16 @@ impl Awq<'_> {
     /// [`Shape`](BackendError::Shape) for sizes that don't fit each other;
     /// [`Overflow`](BackendError::Overflow).
     pub fn repack(&self, planes: &mut [u8]) -> BackendResult<()> {
-        let op = "repack";
-        let &Self { rows, columns, group, qweight, qzeros, scales } = self;
-        let layout = QuantLayout::new(op, self.format(), rows, columns)?;
-        crate::desc::require_multiple(op, "rows", 8, rows)?;
-        let groups = columns.div_ceil(group);
-        require_bytes(op, "bytes of qweight", &[columns, rows / 8, 4], qweight)?;
-        require_bytes(op, "bytes of qzeros", &[groups, rows / 8, 4], qzeros)?;
-        require_bytes(op, "bytes of the scales", &[groups, rows, 2], scales)?;
+        let &Self { rows, columns, qweight, qzeros, scales, .. } = self;
+        let (op, in_eights, words) = ("repack", [("rows", rows)], [columns, rows / 8]);
+        let layout = layout_of_words(
+            op,
+            self.format(),
+            [rows, columns],
+            &in_eights,
+            words,
+            [qweight, qzeros, scales],
+        )?;
         let place = |row: usize| row / 8 * 8 + AWQ_NIBBLE[row % 8];
         let quant = |row, column| nibble(qweight, column * rows + place(row));
         let source = Source {
@@ -197,6 +201,25 @@ impl Awq<'_> {
         };
         source.pack(op, &layout, planes)
     }
+}
+
+/// The planes of a matrix whose checkpoint has eight quants in each of `words` words, and zero points likewise. Checks
+/// the sizes that have to be multiples of 8, and the bytes of quants, zero points and scales.
+fn layout_of_words(
+    op: &'static str,
+    format: QuantFormat,
+    [rows, columns]: [usize; 2],
+    in_eights: &[(&'static str, usize)],
+    words: [usize; 2],
+    [qweight, qzeros, scales]: [&[u8]; 3],
+) -> BackendResult<QuantLayout> {
+    let layout = QuantLayout::new(op, format, rows, columns)?;
+    in_eights.iter().try_for_each(|&(what, size)| require_multiple(op, what, 8, size))?;
+    let groups = columns.div_ceil(format.block_elements());
+    require_bytes(op, "bytes of qweight", &[words[0], words[1], 4], qweight)?;
+    require_bytes(op, "bytes of qzeros", &[groups, rows / 8, 4], qzeros)?;
+    require_bytes(op, "bytes of the scales", &[groups, rows, 2], scales)?;
+    Ok(layout)
 }
 
 /// Unpacks planes of [`QuantFormat::U4`] to the layout of [`MatMulNBits`], with f16 scales. What lies in `b`

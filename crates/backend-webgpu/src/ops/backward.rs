@@ -134,8 +134,7 @@ fn softmax_backward_part(
 ) -> BackendResult<()> {
     let dtype = desc.dtype;
     let output = ctx.output(&dx, dtype);
-    let in_place = dy.region() == dx.region();
-    let gradient = if in_place { ctx.null() } else { ctx.input(op, &dy, dtype, &output)? };
+    let (gradient, in_place) = ctx.input_or_output(op, dtype, &dy, (&dx, &output))?;
     let input = ctx.input(op, &y, dtype, &output)?;
     let vec_width = match desc.inner {
         1 => VecWidth::four_if_fitting(&[&input, &gradient, &output], &[desc.length]),
@@ -183,8 +182,7 @@ fn norm_backward_part(
 ) -> BackendResult<()> {
     let dtype = desc.dtype;
     let output = ctx.output(&dx, dtype);
-    let in_place = dy.region() == dx.region();
-    let gradient = if in_place { ctx.null() } else { ctx.input(op, &dy, dtype, &output)? };
+    let (gradient, in_place) = ctx.input_or_output(op, dtype, &dy, (&dx, &output))?;
     let input = ctx.input(op, &x, dtype, &output)?;
     let weights = ctx.optional_input(op, weight, dtype, &output)?;
     let vec_width = VecWidth::four_if_fitting(&[&input, &gradient, &weights, &output], &[desc.columns]);

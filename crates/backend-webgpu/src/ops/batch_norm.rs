@@ -96,8 +96,7 @@ fn batch_norm_part(
 ) -> BackendResult<()> {
     let dtype = desc.dtype;
     let output = ctx.output(y, dtype);
-    let in_place = x.region() == y.region();
-    let input = if in_place { ctx.null() } else { ctx.input(op, x, dtype, &output)? };
+    let (input, in_place) = ctx.input_or_output(op, dtype, x, (y, &output))?;
     let mean = ctx.optional_input(op, mean, desc.weight_dtype, &output)?;
     let variance = ctx.optional_input(op, variance, desc.weight_dtype, &output)?;
     let weights = ctx.optional_input(op, weight, desc.weight_dtype, &output)?;

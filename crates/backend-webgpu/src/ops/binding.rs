@@ -6,7 +6,7 @@ use bytemuck::Pod;
 
 use super::copy_bytes::copy_bytes;
 use super::gathered::Gathered;
-use super::op_context::OpContext;
+use super::op_context::{Dispatch, OpContext};
 use crate::device::MAX_BINDINGS;
 use crate::kernels::{MAX_PARAMS, Variant};
 use crate::memory::DeviceSlice;
@@ -50,6 +50,20 @@ impl OpContext {
         }
     }
 
+    /// [`input`](Self::input) of a kernel that reads its output where that is exactly the input, and binds nothing else
+    /// then; and whether it does.
+    pub(crate) fn input_or_output(
+        &self,
+        op: &'static str,
+        dtype: DType,
+        input: &DeviceSlice,
+        (slice, output): (&DeviceSlice, &Window),
+    ) -> BackendResult<(Window, bool)> {
+        let in_place = input.region() == slice.region();
+        let window = if in_place { self.null() } else { self.input(op, input, dtype, output)? };
+        Ok((window, in_place))
+    }
+
     /// Records one dispatch: the read-only windows in the order of the kernel's bindings, then the output.
     pub(crate) fn launch<P: Pod>(
         &self,
@@ -68,11 +82,11 @@ impl OpContext {
             .try_for_each(|window| window.require_bindable(op).inspect_err(|_| self.note_refused(window)))?;
         let params = bytemuck::bytes_of(params);
         if !windows.clone().any(|window| window.block.is_divided()) {
-            return self.launch_bound(op, variant, windows, params, grid);
+            return self.launch_bound(Dispatch { op, variant, windows, params, grid });
         }
         let _part = self.begin_part();
         let gathered = Gathered::new(self, op, variant.source.reads.len(), windows)?;
-        self.launch_bound(op, variant, gathered.windows.iter(), params, grid)?;
+        self.launch_bound(Dispatch { op, variant, windows: gathered.windows.iter(), params, grid })?;
         gathered.write_back(self, op)
     }
 }

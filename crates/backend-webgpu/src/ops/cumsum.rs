@@ -77,8 +77,7 @@ fn cumsum_part(
     const CHUNK: usize = 4096;
     let &CumSumDesc { dtype, outer, length, inner, exclusive, reverse, .. } = desc;
     let output = ctx.output(y, dtype);
-    let in_place = x.region() == y.region();
-    let input = if in_place { ctx.null() } else { ctx.input(op, x, dtype, &output)? };
+    let (input, in_place) = ctx.input_or_output(op, dtype, x, (y, &output))?;
     let scan = Scan { ctx, op, dtype, in_place, slices: outer * inner, length, inner, exclusive, reverse };
 
     let groups = scan.row_groups(length).groups(scan.slices);

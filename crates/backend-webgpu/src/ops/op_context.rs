@@ -84,6 +84,15 @@ pub(crate) struct OpContext {
     refused: Mutex<Option<Window>>,
 }
 
+/// A variant to be dispatched, and on what: the windows in the order of its bindings.
+pub(super) struct Dispatch<'a, W> {
+    pub(super) op: &'static str,
+    pub(super) variant: &'a Variant,
+    pub(super) windows: W,
+    pub(super) params: &'a [u8],
+    pub(super) grid: [u32; 3],
+}
+
 /// A dispatch that a dry run notes.
 #[derive(Debug)]
 pub(crate) struct Launch {
@@ -318,15 +327,16 @@ impl OpContext {
         &self,
         op: &'static str,
         made: &Made,
-        variant: &Variant,
+        variant: &'a Variant,
         windows: impl Iterator<Item = &'a Window>,
-        params: &[u8],
+        params: &'a [u8],
         grid: [u32; 3],
     ) -> BackendResult<bool> {
+        let dispatch = Dispatch { op, variant, windows, params, grid };
         match &self.mode {
             Mode::Record(_) => Ok(false),
-            Mode::Capture(call) => Ok(call.replace(made, self.command(op, variant, windows, params, grid)?)),
-            Mode::DryRun(_) => self.launch_bound(op, variant, windows, params, grid).map(|()| false),
+            Mode::Capture(call) => Ok(call.replace(made, self.command(dispatch)?)),
+            Mode::DryRun(_) => self.launch_bound(dispatch).map(|()| false),
         }
     }
 
@@ -459,12 +469,9 @@ impl OpContext {
     /// A dispatch of a variant, which is compiled if it wasn't before.
     fn command<'a>(
         &self,
-        op: &'static str,
-        variant: &Variant,
-        windows: impl Iterator<Item = &'a Window>,
-        params: &[u8],
-        grid: [u32; 3],
+        dispatch: Dispatch<'a, impl Iterator<Item = &'a Window>>,
     ) -> BackendResult<Command> {
+        let Dispatch { op, variant, windows, params, grid } = dispatch;
         let kernel = self.device.pipeline(variant)?;
         let mut command = Command::new(op, kernel, windows.cloned(), params, grid)?;
         command.mixes_outputs = variant.source.mixes_outputs;
@@ -474,23 +481,20 @@ impl OpContext {
     /// [`launch`](Self::launch) with windows that can be bound, each in one buffer.
     pub(super) fn launch_bound<'a>(
         &self,
-        op: &'static str,
-        variant: &Variant,
-        windows: impl Iterator<Item = &'a Window>,
-        params: &[u8],
-        grid: [u32; 3],
+        dispatch: Dispatch<'a, impl Iterator<Item = &'a Window>>,
     ) -> BackendResult<()> {
+        let variant = dispatch.variant;
         if let Mode::DryRun(run) = &self.mode {
             *run.made.lock() = None;
             run.launches.lock().push(Launch {
                 variant: *variant,
                 #[cfg(test)]
-                grid,
+                grid: dispatch.grid,
                 #[cfg(test)]
-                params: params.to_vec(),
+                params: dispatch.params.to_vec(),
                 #[cfg(test)]
                 bound: (0..)
-                    .zip(windows)
+                    .zip(dispatch.windows)
                     .filter_map(|(i, window)| window.part().map(|[start, size]| [i, start, size]))
                     .collect(),
                 #[cfg(test)]
@@ -498,7 +502,7 @@ impl OpContext {
             });
             return Ok(());
         }
-        let command = self.command(op, variant, windows, params, grid)?;
+        let command = self.command(dispatch)?;
         debug_assert!(
             variant.source.cooperative || command.writes_are_apart(),
             "browsers, which have no cooperative matrices, refuse two bindings to write one buffer: {variant:?}"

@@ -73,8 +73,7 @@ pub(crate) fn rope(ctx: &OpContext, op: &'static str, desc: &RopeDesc) -> Backen
     ctx.require_dtype(op, dtype)?;
     ctx.require_dtype(op, output_dtype)?;
     let output = ctx.output(&y, output_dtype);
-    let in_place = x.region() == y.region();
-    let input = if in_place { ctx.null() } else { ctx.input(op, &x, dtype, &output)? };
+    let (input, in_place) = ctx.input_or_output(op, dtype, &x, (&y, &output))?;
     let cos = ctx.optional_input(op, cos.as_ref(), DType::F32, &output)?;
     let sin = ctx.optional_input(op, sin.as_ref(), DType::F32, &output)?;
     let positions = ctx.optional_input(op, positions.as_ref(), DType::U32, &output)?;

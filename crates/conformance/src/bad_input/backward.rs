@@ -15,14 +15,15 @@ pub(super) fn operations() -> Vec<Operation> {
     [F32, F16].into_iter().flat_map(of).collect()
 }
 
+/// Of the gradient of rows: `forward`, which is what it has of the pass before, and the gradients of output and input.
+fn slots(element: DType, forward: &'static str) -> Vec<Slot> {
+    let tensors = [(forward, Role::Input), ("grad_output", Role::InPlaceInput), ("grad_input", Role::Output)];
+    tensors.map(|(arg, role)| Slot::new(arg, role, element, 20)).into()
+}
+
 fn softmax(element: DType) -> Operation {
     let op = "softmax_backward";
     let bytes = element.size();
-    let slots = vec![
-        Slot::new("y", Role::Input, element, 20),
-        Slot::new("grad_output", Role::InPlaceInput, element, 20),
-        Slot::new("grad_input", Role::Output, element, 20),
-    ];
     let good =
         move |h: &Handles| SoftmaxBackwardDesc::of(&SoftmaxDesc::rows(element, 0, h[0], 4, 5), h[1], h[2]);
     let changes: Vec<Change<SoftmaxBackwardDesc>> = vec![
@@ -34,7 +35,8 @@ fn softmax(element: DType) -> Operation {
         ("2^32 columns", TOO_SMALL, |d| (d.outer, d.length) = (1, 1 << 32)),
     ];
     // 1·(1 − 5).
-    Operation::of(op, slots, -4.0, good, |b, _, d| b.softmax_backward(d), changes).variant(element)
+    Operation::of(op, slots(element, "y"), -4.0, good, |b, _, d| b.softmax_backward(d), changes)
+        .variant(element)
 }
 
 /// Changes of the gradients of a normalisation, one of whose operands has an element for each column.
@@ -55,12 +57,8 @@ macro_rules! changes_of_norm {
 
 fn rows(element: DType) -> Operation {
     let op = "norm_backward";
-    let slots = vec![
-        Slot::new("x", Role::Input, element, 20),
-        Slot::new("grad_output", Role::InPlaceInput, element, 20),
-        Slot::new("grad_input", Role::Output, element, 20),
-        Slot::new("weight", Role::Input, element, 5),
-    ];
+    let mut slots = slots(element, "x");
+    slots.push(Slot::new("weight", Role::Input, element, 5));
     let good = move |h: &Handles| {
         let mut desc = NormBackwardDesc::layer_norm(element, h[0], h[1], h[2], 4, 5);
         desc.weight = Some(h[3]);

@@ -56,45 +56,37 @@ fn call_batched(b: &dyn ComputeBackend, h: &Handles, g: &Gemm) -> BackendResult<
 fn gemm() -> Operation {
     let op = "gemm";
     let changes: Vec<Change<Gemm>> = vec![
-        ("lda below k", short_row(op, "lda", 5, 4), |g| {
-            g.ld = [4, 5, 4];
-        }),
-        ("lda 0", short_row(op, "lda", 5, 0), |g| g.ld = [0, 5, 4]),
+        ("lda below k", short_row(op, "lda", 5, 4), |g| g.ld[0] = 4),
+        ("lda 0", short_row(op, "lda", 5, 0), |g| g.ld[0] = 0),
         ("lda 0 with k 0", at_least(op, "lda", 1, 0), |g| {
-            (g.k, g.ld) = (0, [0, 5, 4]);
+            (g.k, g.ld[0]) = (0, 0);
         }),
         ("lda below m, A transposed", short_row(op, "lda", 3, 2), |g| {
-            (g.trans, g.ld) = ((Trans, NoTrans), [2, 5, 4]);
+            (g.trans, g.ld[0]) = ((Trans, NoTrans), 2);
         }),
         ("lda below m, A conjugate transposed", short_row(op, "lda", 3, 2), |g| {
-            (g.trans, g.ld) = ((ConjTrans, NoTrans), [2, 5, 4]);
+            (g.trans, g.ld[0]) = ((ConjTrans, NoTrans), 2);
         }),
-        ("ldb below n", short_row(op, "ldb", 4, 3), |g| {
-            g.ld = [6, 3, 4];
-        }),
-        ("ldb 0", short_row(op, "ldb", 4, 0), |g| g.ld = [6, 0, 4]),
+        ("ldb below n", short_row(op, "ldb", 4, 3), |g| g.ld[1] = 3),
+        ("ldb 0", short_row(op, "ldb", 4, 0), |g| g.ld[1] = 0),
         ("ldb below k, B transposed", short_row(op, "ldb", 5, 4), |g| {
-            (g.trans, g.ld) = ((NoTrans, Trans), [6, 4, 4]);
+            (g.trans, g.ld[1]) = ((NoTrans, Trans), 4);
         }),
-        ("ldc below n", short_row(op, "ldc", 4, 3), |g| {
-            g.ld = [6, 5, 3];
-        }),
-        ("ldc 0", short_row(op, "ldc", 4, 0), |g| g.ld = [6, 5, 0]),
+        ("ldc below n", short_row(op, "ldc", 4, 3), |g| g.ld[2] = 3),
+        ("ldc 0", short_row(op, "ldc", 4, 0), |g| g.ld[2] = 0),
         ("ldc 0 with n 0", at_least(op, "ldc", 1, 0), |g| {
-            (g.n, g.ld) = (0, [6, 5, 0]);
+            (g.n, g.ld[2]) = (0, 0);
         }),
         ("a row more than A has", too_small(op, "a", 68, 92), |g| g.m = 4),
-        ("a column more than A has", too_small(op, "a", 68, 72), |g| {
-            g.k = 6;
-        }),
+        ("a column more than A has", too_small(op, "a", 68, 72), |g| g.k = 6),
         ("A transposed, beyond its end", too_small(op, "a", 68, 4 * (4 * 6 + 3)), |g| {
             g.trans = (Trans, NoTrans);
         }),
         ("a column more than B has", too_small(op, "b", 96, 100), |g| {
-            (g.n, g.ld) = (5, [6, 5, 5]);
+            (g.n, g.ld[2]) = (5, 5);
         }),
-        ("ldb beyond B's end", too_small(op, "b", 96, 4 * (4 * 6 + 4)), |g| g.ld = [6, 6, 4]),
-        ("ldc beyond C's end", too_small(op, "c", 48, 4 * (2 * 5 + 4)), |g| g.ld = [6, 5, 5]),
+        ("ldb beyond B's end", too_small(op, "b", 96, 4 * (4 * 6 + 4)), |g| g.ld[1] = 6),
+        ("ldc beyond C's end", too_small(op, "c", 48, 4 * (2 * 5 + 4)), |g| g.ld[2] = 5),
         ("k 0 and C too small", too_small(op, "c", 48, 64), |g| {
             (g.m, g.k) = (4, 0);
         }),
@@ -106,15 +98,15 @@ fn gemm() -> Operation {
             (g.n, g.ld) = (usize::MAX, [6, usize::MAX, usize::MAX]);
         }),
         ("k usize::MAX", OVERFLOW, |g| {
-            (g.k, g.ld) = (usize::MAX, [usize::MAX, 5, 4]);
+            (g.k, g.ld[0]) = (usize::MAX, usize::MAX);
         }),
         ("2^40 rows of 2^40", OVERFLOW, |g| {
-            (g.m, g.ld) = (HUGE, [HUGE, 5, 4]);
+            (g.m, g.ld[0]) = (HUGE, HUGE);
         }),
-        ("lda usize::MAX", OVERFLOW, |g| g.ld = [usize::MAX, 5, 4]),
-        ("ldb usize::MAX", OVERFLOW, |g| g.ld = [6, usize::MAX, 4]),
-        ("ldc usize::MAX", OVERFLOW, |g| g.ld = [6, 5, usize::MAX]),
-        ("lda whose bytes overflow", OVERFLOW, |g| g.ld = [HALF / 4, 5, 4]),
+        ("lda usize::MAX", OVERFLOW, |g| g.ld[0] = usize::MAX),
+        ("ldb usize::MAX", OVERFLOW, |g| g.ld[1] = usize::MAX),
+        ("ldc usize::MAX", OVERFLOW, |g| g.ld[2] = usize::MAX),
+        ("lda whose bytes overflow", OVERFLOW, |g| g.ld[0] = HALF / 4),
     ];
     Operation::of(op, slots(DType::F32, 1), 5.0, |_| GOOD, call_gemm, changes)
 }
@@ -133,56 +125,34 @@ fn batched_gemm() -> Operation {
     let op = "batched_gemm";
     let changes: Vec<Change<Gemm>> = vec![
         ("ldb 0 with n 0", at_least(op, "ldb", 1, 0), |g| {
-            (g.n, g.ld) = (0, [6, 0, 4]);
+            (g.n, g.ld[1]) = (0, 0);
         }),
         ("lda below k with batch 0", short_row(op, "lda", 5, 4), |g| {
-            (g.batch, g.ld) = (0, [4, 5, 4]);
+            (g.batch, g.ld[0]) = (0, 4);
         }),
-        ("stride_c 0", overlap(op, "c", "c"), |g| g.strides = [18, 25, 0]),
-        ("stride_c below a matrix", overlap(op, "c", "c"), |g| {
-            g.strides = [18, 25, 11];
-        }),
-        ("stride_c of one row", overlap(op, "c", "c"), |g| {
-            g.strides = [18, 25, 4];
-        }),
-        ("lda below k", short_row(op, "lda", 5, 4), |g| {
-            g.ld = [4, 5, 4];
-        }),
-        ("ldb below n", short_row(op, "ldb", 4, 3), |g| {
-            g.ld = [6, 3, 4];
-        }),
-        ("ldc below n", short_row(op, "ldc", 4, 3), |g| {
-            g.ld = [6, 5, 3];
-        }),
+        ("stride_c 0", overlap(op, "c", "c"), |g| g.strides[2] = 0),
+        ("stride_c below a matrix", overlap(op, "c", "c"), |g| g.strides[2] = 11),
+        ("stride_c of one row", overlap(op, "c", "c"), |g| g.strides[2] = 4),
+        ("lda below k", short_row(op, "lda", 5, 4), |g| g.ld[0] = 4),
+        ("ldb below n", short_row(op, "ldb", 4, 3), |g| g.ld[1] = 3),
+        ("ldc below n", short_row(op, "ldc", 4, 3), |g| g.ld[2] = 3),
         ("a matrix more than A has", too_small(op, "a", 140, 4 * (36 + 17)), |g| g.batch = 3),
         ("a matrix more than B has", too_small(op, "b", 196, 4 * (50 + 24)), |g| {
-            (g.batch, g.strides) = (3, [0, 25, 12]);
+            (g.batch, g.strides[0]) = (3, 0);
         }),
         ("a matrix more than C has", too_small(op, "c", 96, 4 * 36), |g| {
             (g.batch, g.strides) = (3, [0, 0, 12]);
         }),
-        ("stride_a beyond A's end", too_small(op, "a", 140, 144), |g| {
-            g.strides = [19, 25, 12];
-        }),
-        ("stride_b beyond B's end", too_small(op, "b", 196, 200), |g| {
-            g.strides = [18, 26, 12];
-        }),
-        ("stride_c beyond C's end", too_small(op, "c", 96, 100), |g| {
-            g.strides = [18, 25, 13];
-        }),
+        ("stride_a beyond A's end", too_small(op, "a", 140, 144), |g| g.strides[0] = 19),
+        ("stride_b beyond B's end", too_small(op, "b", 196, 200), |g| g.strides[1] = 26),
+        ("stride_c beyond C's end", too_small(op, "c", 96, 100), |g| g.strides[2] = 13),
         ("batch_count usize::MAX", OVERFLOW, |g| g.batch = usize::MAX),
         ("batch_count half of the range", OVERFLOW, |g| g.batch = HALF),
-        ("stride_a usize::MAX", OVERFLOW, |g| {
-            g.strides = [usize::MAX, 25, 12];
-        }),
-        ("stride_b usize::MAX", OVERFLOW, |g| {
-            g.strides = [18, usize::MAX, 12];
-        }),
-        ("stride_c usize::MAX", OVERFLOW, |g| {
-            g.strides = [18, 25, usize::MAX];
-        }),
+        ("stride_a usize::MAX", OVERFLOW, |g| g.strides[0] = usize::MAX),
+        ("stride_b usize::MAX", OVERFLOW, |g| g.strides[1] = usize::MAX),
+        ("stride_c usize::MAX", OVERFLOW, |g| g.strides[2] = usize::MAX),
         ("2^40 matrices 2^40 apart", OVERFLOW, |g| {
-            (g.batch, g.strides) = (HUGE, [HUGE, 25, 12]);
+            (g.batch, g.strides[0]) = (HUGE, HUGE);
         }),
     ];
     Operation::of(op, slots(DType::F32, 2), 5.0, |_| GOOD, call_batched, changes)

@@ -71,20 +71,10 @@ pub(super) fn cases() -> Vec<Case> {
 
 impl RopeAppend {
     fn case(self) -> Case {
-        let Self {
-            style,
-            dtype,
-            cache_dtype,
-            dims: (d, r),
-            heads: (heads, kv_heads),
-            rows,
-            apart,
-            is_shared,
-            normed,
-        } = self;
-        let [a, b] = apart;
-        let memory = super::flag(is_shared, "one_memory", "apart");
-        let norm = super::flag(normed, "_normed", "");
+        let Self { style, dtype, cache_dtype, rows, .. } = self;
+        let ((d, r), (heads, kv_heads), [a, b]) = (self.dims, self.heads, self.apart);
+        let memory = super::flag(self.is_shared, "one_memory", "apart");
+        let norm = super::flag(self.normed, "_normed", "");
         let name = format!(
             "{style:?}_{dtype}_into_{cache_dtype}_d{d}_r{r}_h{heads}_kv{kv_heads}_rows{rows}_{a}_{b}_{memory}{norm}"
         );
@@ -92,16 +82,8 @@ impl RopeAppend {
     }
 
     fn trial(self, rng: &mut Rng) -> Trial {
-        let Self {
-            style,
-            dtype,
-            cache_dtype,
-            dims: (d, rotary_dim),
-            heads: (heads, kv_heads),
-            rows,
-            normed,
-            ..
-        } = self;
+        let Self { style, dtype, cache_dtype, rows, normed, .. } = self;
+        let ((d, rotary_dim), (heads, kv_heads)) = (self.dims, self.heads);
         let (width, cached) = ((heads + 2 * kv_heads) * d, 2 * kv_heads * d);
         let [ld, cache_ld] = [width + self.apart[0], cached.max(1) + self.apart[1]];
         let cache_rows = rows + 3;
@@ -135,15 +117,9 @@ impl RopeAppend {
             if normed { desc.with_norm(QkNorm::new(p[4], p[5], EPS)) } else { desc }
         };
         let norms = [(); 2].map(|()| uniform(rng, dtype, d, 0.5, 1.5));
-        let operands = Appended {
-            qkv: &qkv,
-            cos: &cos,
-            sin: &sin,
-            positions: &positions,
-            indices: &indices,
-            norms: [&norms[0], &norms[1]],
-        };
+        let operands = Appended { qkv, cos, sin, positions, indices, norms };
         let [of_queries, of_cache_rows] = rope_append(&desc_of(&[0; 8]), &operands);
+        let Appended { qkv, cos, sin, positions, indices, norms } = operands;
 
         let mut trial = Trial::new();
         trial.input("cos", DType::F32, &cos);

@@ -67,14 +67,14 @@ pub(super) fn expect_rope(desc: &RopeDesc, memory: &Bytes) -> Expected {
 }
 
 /// What the operands of a `rope_append` hold, each from its handle on; nothing where it isn't read.
-pub(crate) struct Appended<'a> {
-    pub(crate) qkv: &'a [f64],
-    pub(crate) cos: &'a [f64],
-    pub(crate) sin: &'a [f64],
-    pub(crate) positions: &'a [f64],
-    pub(crate) indices: &'a [f64],
+pub(crate) struct Appended {
+    pub(crate) qkv: Vec<f64>,
+    pub(crate) cos: Vec<f64>,
+    pub(crate) sin: Vec<f64>,
+    pub(crate) positions: Vec<f64>,
+    pub(crate) indices: Vec<f64>,
     /// The weights of the norms of queries and keys.
-    pub(crate) norms: [&'a [f64]; 2],
+    pub(crate) norms: [Vec<f64>; 2],
 }
 
 /// [`normed`], with infinite errors where squares may be infinite in f32.
@@ -86,7 +86,7 @@ fn normalised(x: &[f64], weight: &[f64], eps: f64, dtype: DType) -> Vec<(f64, f6
 }
 
 /// The queries in place, and the rows of the cache that an index names, each element by its place after the handle.
-pub(crate) fn rope_append(desc: &RopeAppendDesc, operands: &Appended<'_>) -> [Vec<(usize, Want)>; 2] {
+pub(crate) fn rope_append(desc: &RopeAppendDesc, operands: &Appended) -> [Vec<(usize, Want)>; 2] {
     let &RopeAppendDesc { heads, kv_heads, head_dim, rotary_dim, .. } = desc;
     let ([width, cached], pairs) = (desc.widths(), rotary_dim / 2);
     let start = |i: usize| desc.qkv.offset + i * desc.qkv.ld;
@@ -98,7 +98,7 @@ pub(crate) fn rope_append(desc: &RopeAppendDesc, operands: &Appended<'_>) -> [Ve
                 table[at..][..pairs].to_vec()
             }
         };
-        let [cos, sin] = [operands.cos, operands.sin].map(angles);
+        let [cos, sin] = [&operands.cos, &operands.sin].map(|table| angles(table));
         let Some(norm) = desc.norm else { return rope(x, &cos, &sin, desc.style) };
         let x = normalised(x, weight, norm.eps, desc.qkv.dtype);
         if x.iter().any(|(_, error)| !error.is_finite()) {
@@ -108,7 +108,7 @@ pub(crate) fn rope_append(desc: &RopeAppendDesc, operands: &Appended<'_>) -> [Ve
         rotated(unturned, &x, [&cos, &sin], desc.style)
     };
     let changed = if desc.norm.is_some() { head_dim } else { rotary_dim };
-    let [of_queries_norm, of_keys_norm] = operands.norms;
+    let [of_queries_norm, of_keys_norm] = &operands.norms;
     let (mut of_queries, mut of_rows) = (Vec::new(), BTreeMap::new());
     for i in (0..desc.rows).filter(|_| width > 0) {
         let row = &operands.qkv[start(i)..][..width];
@@ -141,14 +141,7 @@ pub(super) fn expect_rope_append(desc: &RopeAppendDesc, memory: &Bytes) -> Vec<E
     let qkv = memory.numbers(desc.qkv.ptr, desc.qkv.dtype);
     let norms = desc.norm.map(|norm| [norm.query, norm.key]);
     let norms = [0, 1].map(|of| memory.optional(norms.map(|norms| norms[of]), desc.qkv.dtype));
-    let operands = Appended {
-        qkv: &qkv,
-        cos: &cos,
-        sin: &sin,
-        positions: &positions,
-        indices: &indices,
-        norms: [&norms[0], &norms[1]],
-    };
+    let operands = Appended { qkv, cos, sin, positions, indices, norms };
     let [of_queries, of_cache] = rope_append(desc, &operands);
     vec![
         Expected::computed(desc.qkv.ptr, desc.qkv.dtype, of_queries),

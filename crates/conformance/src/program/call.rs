@@ -36,6 +36,20 @@ impl Slot {
     }
 }
 
+/// `count` rows of a table of `rows × columns`, by their indices.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are named as the arguments of the calls that they are for")]
+pub struct Lookup {
+    #[serde(with = "dtype")]
+    pub dtype: DType,
+    pub table: Slot,
+    pub indices: Slot,
+    pub dst: Slot,
+    pub rows: usize,
+    pub columns: usize,
+    pub count: usize,
+}
+
 /// One call, or one step of an asynchronous one. `nth` counts the reads that were begun and not yet finished.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "call", rename_all = "snake_case")]
@@ -199,16 +213,7 @@ pub enum Call {
         transposed: [bool; 2],
         beta: i64,
     },
-    Gather {
-        #[serde(with = "dtype")]
-        dtype: DType,
-        table: Slot,
-        indices: Slot,
-        dst: Slot,
-        rows: usize,
-        columns: usize,
-        count: usize,
-    },
+    Gather(Lookup),
     Scatter {
         #[serde(with = "scatter_op")]
         op: ScatterOp,
@@ -267,14 +272,8 @@ pub enum Call {
     },
     QuantGather {
         format: usize,
-        #[serde(with = "dtype")]
-        dtype: DType,
-        table: Slot,
-        indices: Slot,
-        dst: Slot,
-        rows: usize,
-        columns: usize,
-        count: usize,
+        #[serde(flatten)]
+        lookup: Lookup,
     },
     Dequantize {
         format: usize,

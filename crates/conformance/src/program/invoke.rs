@@ -9,7 +9,7 @@ use backend_api::desc::{
 use backend_api::{Activation, BackendResult, BackendTranspose, BinaryOp, ComputeBackend, DType};
 
 use super::call::QUANT_FORMATS;
-use super::{Call, Slot};
+use super::{Call, Lookup, Slot};
 use crate::rng::Rng;
 
 /// What a call returned.
@@ -128,7 +128,7 @@ fn compute(call: &Call, backend: &dyn ComputeBackend, ptr: &dyn Fn(Slot) -> u64)
             let desc = MatmulDesc::new(m, n, k, a, b, matrix(c, n)).with_transpose(trans_a, trans_b);
             backend.matmul(&desc.with_scale(1.0, beta as f64))
         }
-        Call::Gather { dtype, table, indices, dst, rows, columns, count } => {
+        Call::Gather(Lookup { dtype, table, indices, dst, rows, columns, count }) => {
             let [table, indices, dst] = [table, indices, dst].map(ptr);
             let shape = IndexShape { rows, columns, count };
             backend.gather(&GatherDesc::new(dtype, table, indices, dst, shape))
@@ -197,7 +197,8 @@ fn quantised(call: &Call, backend: &dyn ComputeBackend, ptr: &dyn Fn(Slot) -> u6
             desc.residual = residual.then_some(c);
             backend.quant_matmul(&desc)
         }
-        Call::QuantGather { format, dtype, table, indices, dst, rows, columns, count } => {
+        Call::QuantGather { format, lookup } => {
+            let Lookup { dtype, table, indices, dst, rows, columns, count } = lookup;
             let table = matrix(table, format, rows, columns);
             backend.quant_gather(&QuantGatherDesc::new(dtype, table, ptr(indices), ptr(dst), count))
         }

@@ -11,38 +11,21 @@ mod report;
 
 use js_sys::{Error, Function};
 use wasm_bindgen::prelude::wasm_bindgen;
-use web_page::{Device, json, on_progress, parsed};
+use web_page::{json, on_progress, parsed};
 use web_sys::Blob;
 
 use error::thrown;
 
-#[wasm_bindgen(start)]
-fn start() {
-    web_page::show_panics();
+web_page::engine_class! {
+    /// A device with a language model on it.
+    ///
+    /// What fails throws an `Error` whose `name` is the kind of the backend's error, such as `"DeviceLost"`, or
+    /// `"File"` where the model's file is to blame. After `"DeviceLost"` the engine is of no more use; open another.
+    /// One call at a time: the next one may come when the promise of the last one is settled.
 }
-
-/// A device with a language model on it.
-///
-/// What fails throws an `Error` whose `name` is the kind of the backend's error, such as `"DeviceLost"`, or
-/// `"File"` where the model's file is to blame. After `"DeviceLost"` the engine is of no more use; open another.
-/// One call at a time: the next one may come when the promise of the last one is settled.
-#[wasm_bindgen]
-#[derive(Debug)]
-pub struct Engine(engine::Engine);
 
 #[wasm_bindgen]
 impl Engine {
-    /// Opens a backend: `"auto"`, `"webgpu"` or `"cpu"`.
-    pub async fn open(backend: String) -> Result<Self, Error> {
-        let device = Device::open(&backend).await.map_err(|error| thrown(&error.into()))?;
-        Ok(Self(engine::Engine::new(device)))
-    }
-
-    /// What was opened, as JSON: `backend`, `name`, `api`, `kind`, `reason`.
-    pub fn device(&self) -> Result<String, Error> {
-        json(&self.0.device.report())
-    }
-
     /// Brings the model of a GGUF file to the device, a layer at a time, in place of the one before. At most
     /// `context` tokens are remembered. `progress` is called with the bytes done and all. Returns the model as
     /// JSON: `name`, `architecture`, `parameters`, `bytes`, `context`, `chats`.

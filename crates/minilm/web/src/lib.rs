@@ -10,37 +10,20 @@ mod ranking;
 use js_sys::{Error, Function};
 use minilm::Tokenizer;
 use wasm_bindgen::prelude::wasm_bindgen;
-use web_page::{Device, json, on_progress};
+use web_page::{json, on_progress};
 
 use error::thrown;
 
-#[wasm_bindgen(start)]
-fn start() {
-    web_page::show_panics();
+web_page::engine_class! {
+    /// A device with the model on it.
+    ///
+    /// What fails throws an `Error` whose `name` is the kind of the backend's error, such as `"DeviceLost"`.
+    /// After that one the engine is of no more use; open another. A `progress` is called with what is done and
+    /// the total.
 }
-
-/// A device with the model on it.
-///
-/// What fails throws an `Error` whose `name` is the kind of the backend's error, such as `"DeviceLost"`.
-/// After that one the engine is of no more use; open another. A `progress` is called with what is done and
-/// the total.
-#[wasm_bindgen]
-#[derive(Debug)]
-pub struct Engine(engine::Engine);
 
 #[wasm_bindgen]
 impl Engine {
-    /// Opens a backend: `"auto"`, `"webgpu"` or `"cpu"`.
-    pub async fn open(backend: String) -> Result<Self, Error> {
-        let device = Device::open(&backend).await.map_err(|error| thrown(&error.into()))?;
-        Ok(Self(engine::Engine::new(device)))
-    }
-
-    /// What was opened, as JSON: `backend`, `name`, `api`, `kind`, `reason`.
-    pub fn device(&self) -> Result<String, Error> {
-        json(&self.0.device.report())
-    }
-
     /// Brings the model to the device: the contents of config.json, tokenizer.json and model.safetensors.
     /// Progress is in bytes.
     pub async fn load(

@@ -122,9 +122,11 @@ mod tests {
         floats(&[number]).reshaped(vec![]).unwrap()
     }
 
-    /// The output `y` of nodes of `operator(inputs) -> output: kind`, of which `x` is given, in f16. A node that
-    /// makes `y` has its element type.
-    fn run(nodes: &[(&str, &[&str], &str, Kind)], constants: &[(&str, Tensor)], x: Tensor) -> Tensor {
+    /// `operator(inputs) -> output: kind`.
+    type TypedNode = (&'static str, &'static [&'static str], &'static str, Kind);
+
+    /// The output `y` of nodes, of which `x` is given, in f16. A node that makes `y` has its element type.
+    fn run(nodes: &[TypedNode], constants: &[(&str, Tensor)], x: Tensor) -> Tensor {
         let typed = |kind| ValueType { kind: Some(kind), shape: None };
         let mut graph = Graph {
             constants: constants.iter().map(|(name, tensor)| ((*name).to_owned(), tensor.clone())).collect(),
@@ -150,33 +152,35 @@ mod tests {
         Plan::new(graph, &backend).unwrap().run(vec![Some(x)]).unwrap().remove(0)
     }
 
-    #[test]
-    fn a_size_that_is_computed_in_floats_has_all_its_digits() {
-        let nodes: &[(&str, &[&str], &str, Kind)] = &[
+    /// As [`run`], of nodes behind the `product` of a vector's length, in floats, and a number.
+    fn run_after_product(nodes: &[TypedNode], factor: f64, length: usize) -> Tensor {
+        let product: &[TypedNode] = &[
             ("Shape", &["x"], "shape", Kind::I64),
             ("Cast", &["shape"], "floats", Kind::F32),
             ("Mul", &["floats", "factor"], "product", Kind::F32),
+        ];
+        run(&[product, nodes].concat(), &[("factor", floats(&[factor]))], floats(&vec![0.5; length]))
+    }
+
+    #[test]
+    fn a_size_that_is_computed_in_floats_has_all_its_digits() {
+        let resize: &[TypedNode] = &[
             ("Floor", &["product"], "whole", Kind::F32),
             ("Cast", &["whole"], "sizes", Kind::I64),
             ("Resize", &["x", "", "", "sizes"], "y", Kind::F32),
         ];
-        assert_eq!(run(nodes, &[("factor", floats(&[2.5]))], floats(&[0.5; 1023])).shape, [2557]);
+        assert_eq!(run_after_product(resize, 2.5, 1023).shape, [2557]);
     }
 
     #[test]
     fn a_scale_that_is_computed_stays_as_it_is() {
-        let nodes: &[(&str, &[&str], &str, Kind)] = &[
-            ("Shape", &["x"], "shape", Kind::I64),
-            ("Cast", &["shape"], "floats", Kind::F32),
-            ("Mul", &["floats", "factor"], "scales", Kind::F32),
-            ("Resize", &["x", "", "scales"], "y", Kind::F32),
-        ];
-        assert_eq!(run(nodes, &[("factor", floats(&[2.0006 / 4000.0]))], floats(&[0.5; 4000])).shape, [8002]);
+        let resize: &[TypedNode] = &[("Resize", &["x", "", "product"], "y", Kind::F32)];
+        assert_eq!(run_after_product(resize, 2.0006 / 4000.0, 4000).shape, [8002]);
     }
 
     #[test]
     fn a_range_has_all_its_numbers() {
-        let nodes: &[(&str, &[&str], &str, Kind)] = &[
+        let nodes: &[TypedNode] = &[
             ("Size", &["x"], "size", Kind::I64),
             ("Cast", &["size"], "limit", Kind::F32),
             ("Range", &["zero", "limit", "one"], "y", Kind::F32),
@@ -189,7 +193,7 @@ mod tests {
     #[test]
     fn an_index_that_was_a_float_is_not_rounded() {
         let table: Vec<f64> = (0..2100).map(|i| f64::from(i % 7)).collect();
-        let nodes: &[(&str, &[&str], &str, Kind)] =
+        let nodes: &[TypedNode] =
             &[("Cast", &["x"], "index", Kind::I64), ("Gather", &["table", "index"], "y", Kind::F32)];
         let y = run(nodes, &[("table", floats(&table))], floats(&[2049.0, 2051.0]));
         assert_eq!(y.numbers().unwrap().floats(), [5.0, 0.0]);
@@ -197,7 +201,7 @@ mod tests {
 
     #[test]
     fn what_the_model_computes_becomes_an_index() {
-        let nodes: &[(&str, &[&str], &str, Kind)] = &[
+        let nodes: &[TypedNode] = &[
             ("Relu", &["x"], "relu", Kind::F32),
             ("Add", &["relu", "offset"], "sum", Kind::F32),
             ("Cast", &["sum"], "index", Kind::I64),
@@ -214,7 +218,7 @@ mod tests {
         for (operator, than, expected) in
             [("Equal", 5001.0, [0.0, 1.0, 0.0, 0.0]), ("Greater", 80_000.0, [0.0, 0.0, 0.0, 1.0])]
         {
-            let nodes: &[(&str, &[&str], &str, Kind)] = &[
+            let nodes: &[TypedNode] = &[
                 ("Cast", &["x"], "ids", Kind::F32),
                 (operator, &["ids", "than"], "found", Kind::Bool),
                 ("Cast", &["found"], "y", Kind::F32),
@@ -227,7 +231,7 @@ mod tests {
     /// Lengths of sequences, which no list of operators' inputs has to name.
     #[test]
     fn an_integer_that_was_a_float_is_not_rounded() {
-        let nodes: &[(&str, &[&str], &str, Kind)] = &[
+        let nodes: &[TypedNode] = &[
             ("Cast", &["x"], "floats", Kind::F32),
             ("Add", &["floats", "one"], "sum", Kind::F32),
             ("Cast", &["sum"], "y", Kind::I64),
@@ -242,7 +246,7 @@ mod tests {
         let positions = [2000, 2001, 4095, 30_001];
         let x = Tensor::host(Kind::I64, vec![4, 1], Numbers::Int(positions.to_vec())).unwrap();
         for function in ["Sin", "Cos"] {
-            let nodes: &[(&str, &[&str], &str, Kind)] = &[
+            let nodes: &[TypedNode] = &[
                 ("Cast", &["x"], "positions", Kind::F32),
                 ("MatMul", &["positions", "frequencies"], "angles", Kind::F32),
                 (function, &["angles"], "wave", Kind::F32),

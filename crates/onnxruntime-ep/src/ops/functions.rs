@@ -53,34 +53,25 @@ fn bias_gelu(call: &Call<'_>) -> Result<Vec<Tensor>> {
     }])
 }
 
+/// The device's function of an operator, which is called the same but for capitals and `_`.
+fn function(operator: &str) -> Option<UnaryOp> {
+    let is_called_so = |op: &&UnaryOp| {
+        let name = op.name().bytes().filter(|&byte| byte != b'_');
+        name.eq(operator.bytes().map(|byte| byte.to_ascii_lowercase()))
+    };
+    UnaryOp::ALL.iter().find(is_called_so).copied()
+}
+
 /// A function of one number with the parameters that its attributes give.
 fn one(call: &Call<'_>) -> Result<Vec<Tensor>> {
-    const NONE: [&str; 2] = [""; 2];
     let node = call.node;
-    let (op, names) = match node.operator.as_str() {
-        "Acos" => (UnaryOp::Acos, NONE),
-        "Acosh" => (UnaryOp::Acosh, NONE),
-        "Asin" => (UnaryOp::Asin, NONE),
-        "Asinh" => (UnaryOp::Asinh, NONE),
-        "Atan" => (UnaryOp::Atan, NONE),
-        "Atanh" => (UnaryOp::Atanh, NONE),
-        "Cosh" => (UnaryOp::Cosh, NONE),
-        "Erf" => (UnaryOp::Erf, NONE),
-        "Sinh" => (UnaryOp::Sinh, NONE),
-        "Tan" => (UnaryOp::Tan, NONE),
-        "Mish" => (UnaryOp::Mish, NONE),
-        "Softplus" => (UnaryOp::Softplus, NONE),
-        "Softsign" => (UnaryOp::Softsign, NONE),
-        "Celu" => (UnaryOp::Celu, ["alpha", ""]),
-        "Elu" => (UnaryOp::Elu, ["alpha", ""]),
-        "HardSigmoid" => (UnaryOp::HardSigmoid, ["alpha", "beta"]),
-        "HardSwish" => (UnaryOp::HardSwish, NONE),
-        "LeakyRelu" => (UnaryOp::LeakyRelu, ["alpha", ""]),
-        "Selu" => (UnaryOp::Selu, ["alpha", "gamma"]),
-        "Shrink" => (UnaryOp::Shrink, ["lambd", "bias"]),
-        "Swish" => (UnaryOp::Swish, ["alpha", ""]),
-        "ThresholdedRelu" => (UnaryOp::ThresholdedRelu, ["alpha", ""]),
-        other => return Err(Error::invalid(format!("{other} is no function of one number"))),
+    let Some(op) = function(&node.operator) else {
+        return Err(Error::invalid(format!("{} is no function of one number", node.operator)));
+    };
+    let names = match op {
+        UnaryOp::Selu => ["alpha", "gamma"],
+        UnaryOp::Shrink => ["lambd", "bias"],
+        _ => ["alpha", "beta"],
     };
     let [alpha, beta] = op.default_parameters();
     let parameters = [node.float(names[0], alpha), node.float(names[1], beta)];
@@ -112,4 +103,20 @@ fn swiglu(call: &Call<'_>) -> Result<Vec<Tensor>> {
     } else {
         d.binary(BinaryOp::Mul, &d.unary_with(UnaryOp::Swish, gate, [alpha, 0.0])?, x)?
     }])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Operators that aren't one function of the device.
+    const OTHERS: [&str; 6] = ["Gelu", "BiasGelu", "FastGelu", "QuickGelu", "SwiGLU", "PRelu"];
+
+    #[test]
+    fn functions_of_one_number_are_found_by_their_names() {
+        for operator in OPERATORS.iter().filter(|operator| !OTHERS.contains(&operator.name)) {
+            let op = function(operator.name).map(|op| format!("{op:?}"));
+            assert_eq!(op.as_deref(), Some(operator.name));
+        }
+    }
 }

@@ -4,7 +4,7 @@ use backend_api::desc::MatmulDesc;
 use backend_api::{BackendResult, DType};
 
 use super::cost::{Cost, Estimate, SHORT, cheapest};
-use super::kernel::{Family, GemmKernel, Kernel, Signature, TYPES, signatures};
+use super::kernel::{Family, GemmKernel, Kernel, Needs, Signature, TYPES, signatures};
 use super::pack::Prep;
 use super::plan::{Candidate, Plan, Problem};
 use super::strategy::Split;
@@ -258,8 +258,8 @@ impl GemmKernel for CooperativeTile {
         Kernel::Cooperative(*self)
     }
 
-    fn needs_self_test(&self) -> bool {
-        true
+    fn needs(&self) -> Needs {
+        Needs { self_test: true, vectors: false }
     }
 
     fn shifts_vectors(&self) -> bool {

@@ -6,7 +6,7 @@ use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType};
 
 use super::cost::{Cost, Staged};
-use super::kernel::{Family, GemmKernel, Kernel, Signature};
+use super::kernel::{Family, GemmKernel, Kernel, Needs, Signature};
 use super::large::{Large, Small, libs, oriented};
 use super::layout::is_aligned;
 use super::plan::{Candidate, Problem};
@@ -108,8 +108,8 @@ impl GemmKernel for GemvDot {
         Kernel::GemvDot(Self::new(self.span, self.ahead))
     }
 
-    fn needs_vectors(&self) -> bool {
-        true
+    fn needs(&self) -> Needs {
+        Needs { self_test: false, vectors: true }
     }
 
     #[cfg(not(target_family = "wasm"))]

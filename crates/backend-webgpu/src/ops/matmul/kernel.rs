@@ -109,6 +109,15 @@ impl Offers {
     }
 }
 
+/// What a kernel needs to make a product that [is possible](GemmKernel::is_possible).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Needs {
+    /// It has to pass its self-test on the device.
+    pub(super) self_test: bool,
+    /// It has no form that reads element by element.
+    pub(super) vectors: bool,
+}
+
 /// A kernel with the sizes of its tile.
 pub(super) trait GemmKernel: fmt::Display {
     /// Whether the kernel can make a product on a device, of operands prepared as it needs them.
@@ -133,14 +142,9 @@ pub(super) trait GemmKernel: fmt::Display {
     /// The kernel without what belongs to a product, as a [`KernelOverride`](super::KernelOverride) names it.
     fn named(&self) -> Kernel;
 
-    /// Whether the kernel has to pass its self-test on a device.
-    fn needs_self_test(&self) -> bool {
-        false
-    }
-
-    /// Whether the kernel has no form that reads element by element.
-    fn needs_vectors(&self) -> bool {
-        false
+    /// What has to be given before the kernel may make a product.
+    fn needs(&self) -> Needs {
+        Needs::default()
     }
 
     /// Whether the kernel reads operands that aren't aligned by shifted vectors, each of which has to be in its

@@ -23,9 +23,8 @@ impl Plan {
     }
 
     fn is_verified(&self, ctx: &OpContext) -> bool {
-        let kernel = self.implementation();
-        (self.signature.vectors || !kernel.needs_vectors())
-            && (!kernel.needs_self_test() || passes(ctx, self))
+        let needs = self.implementation().needs();
+        (self.signature.vectors || !needs.vectors) && (!needs.self_test || passes(ctx, self))
     }
 }
 
@@ -165,7 +164,7 @@ mod tests {
         let halves = Matrix::new(0, DType::F16, 1 << 12);
         let desc = MatmulDesc::new(1 << 12, 1 << 12, 1 << 12, halves, halves, halves)
             .with_transpose(BackendTranspose::NoTrans, BackendTranspose::Trans);
-        for kernel in Kernel::all().filter(|kernel| kernel.implementation().needs_self_test()) {
+        for kernel in Kernel::all().filter(|kernel| kernel.implementation().needs().self_test) {
             let (signature, prep) = (Signature::of(&desc), [Prep::AsIs; 2]);
             let product =
                 Problem::new(&Plan { kernel, signature, prep, strategy: Strategy::Whole }).product();

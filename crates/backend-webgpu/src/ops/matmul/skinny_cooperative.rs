@@ -6,7 +6,7 @@ use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType};
 
 use super::cost::{Cost, Staged};
-use super::kernel::{Family, GemmKernel, Kernel, Signature};
+use super::kernel::{Family, GemmKernel, Kernel, Needs, Signature};
 use super::large::{Large, Small};
 use super::layout::is_aligned;
 use super::plan::{Candidate, Problem};
@@ -134,12 +134,8 @@ impl GemmKernel for SkinnyCooperative {
         Kernel::SkinnyCooperative(Self::new(self.subgroups))
     }
 
-    fn needs_self_test(&self) -> bool {
-        true
-    }
-
-    fn needs_vectors(&self) -> bool {
-        true
+    fn needs(&self) -> Needs {
+        Needs { self_test: true, vectors: true }
     }
 
     #[cfg(not(target_family = "wasm"))]

@@ -6,7 +6,7 @@ use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType};
 
 use super::cost::{Cost, Estimate, cheapest};
-use super::kernel::{Family, GemmKernel, Kernel, Signature};
+use super::kernel::{Family, GemmKernel, Kernel, Needs, Signature};
 use super::large::oriented;
 use super::layout::reads_as_vectors;
 use super::plan::{Candidate, Problem};
@@ -182,12 +182,8 @@ impl GemmKernel for Unstaged {
         Kernel::Unstaged(Self { transposed: false, ..*self })
     }
 
-    fn needs_self_test(&self) -> bool {
-        true
-    }
-
-    fn needs_vectors(&self) -> bool {
-        true
+    fn needs(&self) -> Needs {
+        Needs { self_test: true, vectors: true }
     }
 
     #[cfg(not(target_family = "wasm"))]

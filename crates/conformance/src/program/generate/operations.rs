@@ -2,7 +2,7 @@
 
 use backend_api::{BinaryOp, CompareOp, DType, ReduceOp, ScatterOp, UnaryOp};
 
-use super::super::{Call, Slot};
+use super::super::{Call, Lookup, Slot};
 use super::Author;
 
 impl Author {
@@ -136,7 +136,7 @@ impl Author {
         let count = self.rng.below(40);
         if self.rng.one_in(2) {
             let rows = self.fitting(&[(a, dtype)]) / columns;
-            return Call::Gather { dtype, table: a, indices, dst, rows, columns, count };
+            return Call::Gather(Lookup { dtype, table: a, indices, dst, rows, columns, count });
         }
         let ops = [ScatterOp::Assign, ScatterOp::Add, ScatterOp::Mul, ScatterOp::Max, ScatterOp::Min];
         let (op, from) = (self.rng.pick(&ops), dtype);

@@ -2,6 +2,7 @@
 
 use backend_api::DType;
 
+use super::super::Lookup;
 use super::super::call::QUANT_FORMATS;
 use super::{Author, Call, Slot};
 
@@ -35,7 +36,8 @@ impl Author {
                 let most = self.fitting(&[(dst, dtype)]) / columns.max(1);
                 self.dtypes.insert(dst, dtype);
                 let count = self.rng.below(most.min(20) + 2);
-                Call::QuantGather { format, dtype, table: matrix, indices, dst, rows, columns, count }
+                let lookup = Lookup { dtype, table: matrix, indices, dst, rows, columns, count };
+                Call::QuantGather { format, lookup }
             }
             _ => {
                 let from = self.dtypes.get(&a).copied().filter(|dtype| dtype.is_float()).unwrap_or(dtype);
@@ -110,7 +112,7 @@ mod tests {
                     Call::TopK { dst, rows, k, .. } => ("top_k", dst, 4 * rows * k),
                     Call::Sample { dst, rows, .. } => ("sample", dst, 4 * rows),
                     Call::QuantMatmul { to, c, m, n, .. } => ("quant_matmul", c, to.size() * m * n),
-                    Call::QuantGather { dtype, dst, columns, count, .. } => {
+                    Call::QuantGather { lookup: Lookup { dtype, dst, columns, count, .. }, .. } => {
                         ("quant_gather", dst, dtype.size() * columns * count)
                     }
                     Call::Dequantize { dtype, dst, rows, .. } => ("dequantize", dst, dtype.size() * rows),

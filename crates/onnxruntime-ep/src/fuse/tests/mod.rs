@@ -16,7 +16,12 @@ use crate::numbers::Numbers;
 
 /// A graph of `operator(inputs) -> output`, with scalar constants by their text.
 fn graph(nodes: &[(&str, &[&str], &str)], output: &str) -> Graph {
-    let mut graph = Graph { outputs: vec![output.to_owned()], ..Graph::default() };
+    graph_of_outputs(nodes, &[output])
+}
+
+fn graph_of_outputs(nodes: &[(&str, &[&str], &str)], outputs: &[&str]) -> Graph {
+    let outputs = outputs.iter().map(|&output| output.to_owned()).collect();
+    let mut graph = Graph { outputs, ..Graph::default() };
     for &(operator, inputs, output) in nodes {
         for &name in inputs {
             if let Ok(number) = name.parse() {
@@ -127,8 +132,7 @@ fn positions_of_rotations_are_looked_at_once() {
 
 #[test]
 fn what_is_read_elsewhere_stays() {
-    let mut other = graph(&[("Sigmoid", &["x"], "s"), ("Mul", &["x", "s"], "y")], "y");
-    other.outputs.push("s".to_owned());
+    let mut other = graph_of_outputs(&[("Sigmoid", &["x"], "s"), ("Mul", &["x", "s"], "y")], &["y", "s"]);
     fuse(&mut other);
     assert_eq!(operators(&other), ["Sigmoid", "Mul"]);
     let silu = fused(&[("Sigmoid", &["x"], "s"), ("Mul", &["s", "x"], "y")], "y");
@@ -258,16 +262,15 @@ fn a_linear_layer_between_reshapes_takes_its_activation() {
 #[test]
 fn projections_of_one_input_are_one_product() {
     let backend: Arc<dyn ComputeBackend> = Arc::new(CpuBackend::new());
-    let mut heads = graph(
+    let mut heads = graph_of_outputs(
         &[
             ("MatMul", &["x", "v", "b"], "q"),
             ("MatMul", &["x", "w"], "k"),
             ("Neg", &["q"], "y"),
             ("Neg", &["k"], "z"),
         ],
-        "y",
+        &["y", "z"],
     );
-    heads.outputs.push("z".to_owned());
     constant(&mut heads, "v", &[4, 2]);
     constant(&mut heads, "w", &[4, 3]);
     constant(&mut heads, "b", &[2]);
@@ -279,16 +282,15 @@ fn projections_of_one_input_are_one_product() {
     assert_eq!(biases, [0.5, 0.5, 0.0, 0.0, 0.0]);
     assert_eq!(heads.nodes[1].outputs, ["q", "k"]);
     // A node that needs packed numbers would copy them.
-    let mut packed = graph(
+    let mut packed = graph_of_outputs(
         &[
             ("MatMul", &["x", "v"], "q"),
             ("MatMul", &["x", "v"], "k"),
             ("Softmax", &["q"], "y"),
             ("Neg", &["k"], "z"),
         ],
-        "y",
+        &["y", "z"],
     );
-    packed.outputs.push("z".to_owned());
     constant(&mut packed, "v", &[4, 2]);
     merge(&mut packed, &backend).unwrap();
     assert_eq!(operators(&packed), ["MatMul", "MatMul", "Softmax", "Neg"]);

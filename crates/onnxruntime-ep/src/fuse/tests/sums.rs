@@ -13,8 +13,7 @@ fn residual(operator: &str) -> Graph {
         ("MatMul", &["n", "m"], "p"),
         ("Add", &["s", "p"], "y"),
     ];
-    let mut layer = graph(nodes, "y");
-    layer.outputs.push("e".to_owned());
+    let mut layer = graph_of_outputs(nodes, &["y", "e"]);
     constant(&mut layer, "w", &[8]);
     constant(&mut layer, "m", &[8, 8]);
     layer
