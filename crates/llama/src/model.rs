@@ -123,7 +123,14 @@ impl Model {
         let kinds = [Layer::is_split, Layer::has_gates_apart, Layer::has_post_norms];
         let kinds = kinds.map(|is_kind| self.layers.iter().any(is_kind));
         let stored = self.embeddings.stored_rows(RESIDUAL);
-        Activations::new(&self.backend, &self.config, (rows, self.precision), stored, kinds, cache.fits_append)
+        Activations::new(
+            &self.backend,
+            &self.config,
+            (rows, self.precision),
+            stored,
+            kinds,
+            cache.fits_append,
+        )
     }
 
     /// The pass of `activations.ids` through all layers: `activations.x` becomes what the last one leaves.

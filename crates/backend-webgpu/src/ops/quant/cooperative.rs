@@ -41,6 +41,10 @@ params! {
     }
 }
 
+/// Nanoseconds of a gate's launch, and how many numbers it reads in each.
+const GATE_LAUNCH: usize = 5000;
+const GATE_RATE: usize = 333;
+
 /// Elements of k in a step: a block of B.
 const STEP: usize = 32;
 
@@ -204,13 +208,22 @@ impl Tile {
     }
 }
 
-/// Nanoseconds of a product by the fastest kernel for many rows, if there is one on tensor cores.
-pub(super) fn time_of_many_rows(ctx: &OpContext, desc: &QuantMatmulDesc, operands: &Operands) -> usize {
-    let dequantised =
-        dense::is_possible(ctx, desc).then(|| time_of_dequantised(desc, ctx.profile().compute_units));
+/// Whether a kernel that takes `time` nanoseconds is faster than those for many rows: of B as it is staged and of B that is dequantised
+/// to memory, whose time is estimated too high for few rows.
+pub(super) fn is_faster_than_many_rows(
+    ctx: &OpContext,
+    desc: &QuantMatmulDesc,
+    operands: &Operands,
+    time: usize,
+) -> bool {
+    // Each writes what a gate opens, and what it makes of that is another launch's.
+    let gate =
+        if desc.gate.is_some() { GATE_LAUNCH + desc.m.saturating_mul(desc.b.rows) / GATE_RATE } else { 0 };
+    let is_below = |other: usize, percent| time < other.saturating_add(gate) / 100 * percent;
     let staged = Tile::fastest(ctx, desc, operands).filter(|_| dense::has_room_for_residual(desc));
-    let times = staged.map(|(_, time)| time).into_iter().chain(dequantised);
-    times.min().unwrap_or(usize::MAX)
+    let dequantised = || time_of_dequantised(desc, ctx.profile().compute_units);
+    staged.is_none_or(|(_, staged)| is_below(staged, 95))
+        && (!dense::is_possible(ctx, desc) || is_below(dequantised(), 82))
 }
 
 /// Nanoseconds of a product whose B is dequantised to memory first.

@@ -87,7 +87,11 @@ impl Tile {
         let pairs = desc.rows.saturating_mul(desc.used);
         let of_experts = |most: usize| desc.experts.saturating_mul(most);
         if desc.rows > 1 && pairs >= of_experts(ROWS_TOGETHER) {
-            let rows = if pairs <= of_experts(FEW_ROWS) { FRAGMENT / 2 } else { FRAGMENT };
+            let rows = match pairs {
+                _ if pairs <= of_experts(FEW_ROWS) => FRAGMENT / 2,
+                _ if pairs <= of_experts(FRAGMENT) => FRAGMENT,
+                _ => 2 * FRAGMENT,
+            };
             let subgroups = if units <= SHORT_UNITS { 1 } else { LEAST_SUBGROUPS };
             return Self::Rows { rows, subgroups, ragged: !desc.k().is_multiple_of(UNIT) };
         }
@@ -209,7 +213,7 @@ impl Tile {
     fn all() -> impl Iterator<Item = Self> {
         let decode =
             [LEAST_SUBGROUPS, FEW_SUBGROUPS, MANY_SUBGROUPS].map(|subgroups| Self::Decode { subgroups });
-        let sizes = [FRAGMENT / 2, FRAGMENT]
+        let sizes = [FRAGMENT / 2, FRAGMENT, 2 * FRAGMENT]
             .into_iter()
             .flat_map(|rows| [1, LEAST_SUBGROUPS].map(|subgroups| (rows, subgroups)));
         let rows = sizes
@@ -274,7 +278,8 @@ mod tests {
     #[test]
     fn rows_that_share_experts_are_multiplied_together() {
         let rows = |rows| choose([rows, 8, 128], [1536, 2048], false).ordered_rows();
-        assert_eq!([1, 15, 16, 96, 512].map(rows), [None, None, Some(8), Some(8), Some(16)]);
+        assert_eq!([1, 15, 16, 96, 256].map(rows), [None, None, Some(8), Some(8), Some(16)]);
+        assert_eq!(rows(257), Some(32));
     }
 
     /// No adapter of a test machine has tensor cores. What the kernels do with them is as the self-test wants it where
@@ -299,7 +304,7 @@ mod tests {
 
     #[test]
     fn rows_in_the_order_of_their_experts_make_products() {
-        for (rows, ragged) in [(8, true), (16, false), (16, true)] {
+        for (rows, ragged) in [(8, true), (16, false), (16, true), (32, false), (32, true)] {
             let formats = if ragged { QuantFormat::Mxfp4 } else { QuantFormat::Q4_K };
             check_emulated(Tile::Rows { rows, subgroups: 1, ragged }, [formats]);
         }

@@ -162,7 +162,8 @@ pub(super) fn variants() -> Vec<Variant> {
             }
         }
     }
-    variants.extend([order_variant(TILE), sum_variant(F32), sum_variant(F16)]);
+    variants.extend([sum_variant(F32), sum_variant(F16)]);
+    variants.extend([8, 16, 32, TILE].map(order_variant));
     variants.extend(expert_cooperative::variants());
     variants
 }

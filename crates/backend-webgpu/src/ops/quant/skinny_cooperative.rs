@@ -1,11 +1,11 @@
 //! quant/skinny_cooperative: products of few rows of f16 on tensor cores.
 
 use backend_api::desc::{QuantMatmulDesc, QuantMatrix};
-use backend_api::quant::{QuantFormat, QuantLayout, ScaleKind, UNIT};
+use backend_api::quant::{QuantCode, QuantFormat, QuantLayout, ScaleKind, UNIT};
 use backend_api::{Activation, BackendResult, DType, Gate};
 
 use super::append::AppendParams;
-use super::cooperative::time_of_many_rows;
+use super::cooperative::is_faster_than_many_rows;
 use super::formats::{fragment_libs, has_half_blocks, kinds};
 use super::kernel::Signature;
 use super::operands::{Operands, Params, strides_of_a};
@@ -76,9 +76,6 @@ static NORMED_APPENDED: KernelSource = source!(
 /// Rows of A above which B is read too often, and up to which nothing else is as fast.
 const MOST_ROWS: usize = 256;
 const FEW_ROWS: usize = 2 * FRAGMENT;
-
-/// By how many percent less time it takes an estimate to be believed beside another kernel's.
-const MARGIN: usize = 5;
 
 /// Rows of A that are normalised in workgroup memory, and the most elements of all of them, as lib/quant_rows_normed has
 /// them.
@@ -174,8 +171,10 @@ impl Tile {
         let is_short = units <= FEW_SUBGROUPS * SHORT_UNITS;
         let subgroups = match rows {
             1 if steps <= LEAST_SUBGROUPS => LEAST_SUBGROUPS,
-            FRAGMENT.. => skinny_time::fastest(b.format, rows, [workgroups, units], compute_units).0,
+            17.. => skinny_time::fastest(b.format, [workgroups, units], compute_units).0,
             1 if !is_short && !is_above(AT_ONCE) => MANY_SUBGROUPS,
+            FRAGMENT if !is_above(AT_ONCE) => MANY_SUBGROUPS,
+            FRAGMENT if is_above(MANY_WAVES) && b.format.code() != QuantCode::Eight => LEAST_SUBGROUPS,
             1 => FEW_SUBGROUPS,
             // Adding up the parts of many rows takes its time where workgroups follow each other; rows that are normalised lie
             // in the memory of a workgroup of eight.
@@ -270,8 +269,8 @@ impl Tile {
         let compute_units = ctx.profile().compute_units;
         let tiles = desc.m.div_ceil(self.rows).saturating_mul(desc.b.rows.div_ceil(FRAGMENT));
         let sizes = [tiles, desc.b.columns.div_ceil(UNIT)];
-        let (_, time) = skinny_time::fastest(desc.b.format, self.rows, sizes, compute_units);
-        time < time_of_many_rows(ctx, desc, operands) / 100 * (100 - MARGIN)
+        let (_, time) = skinny_time::fastest(desc.b.format, sizes, compute_units);
+        is_faster_than_many_rows(ctx, desc, operands, time)
     }
 
     /// Whether tile after tile with rows normalised once is faster than an operation for them all and a workgroup for each
@@ -420,7 +419,7 @@ mod tests {
             let tile = choose(m, QuantFormat::Q4_0, [n, 4096], false);
             (tile.rows, tile.subgroups)
         };
-        assert_eq!([choose(1, 4096), choose(8, 14336), choose(9, 4096)], [(1, 16), (8, 2), (16, 8)]);
+        assert_eq!([choose(1, 4096), choose(8, 14336), choose(9, 4096)], [(1, 16), (8, 2), (16, 16)]);
         assert_eq!([choose(1, 6144), choose(17, 8192), choose(1, 1)], [(1, 8), (32, 4), (1, 16)]);
         assert_eq!([choose(2, 4096), choose(8, 6144), choose(0, 4096)], [(8, 8), (8, 4), (8, 8)]);
     }
