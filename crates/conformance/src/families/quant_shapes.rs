@@ -58,7 +58,7 @@ fn tiles() -> impl Iterator<Item = Product> {
         (QuantFormat::Q5_K, 256),
         (QuantFormat::Q6_K, 256),
     ];
-    const ROWS: [usize; 4] = [34, 64, 129, 136];
+    const ROWS: [usize; 4] = [34, 64, 129, 300];
     const COLUMNS: [usize; 5] = [8, 65, 128, 131, 200];
     const ACTIVATIONS: [Activation; 3] = [Activation::Identity, Activation::Gelu, Activation::Relu];
     let grid =
@@ -161,11 +161,11 @@ fn few() -> impl Iterator<Item = Product> {
     /// Elements of all rows that tensor cores normalise.
     const MOST_NORMED: usize = 4096;
     let activations = Activation::ALL.len();
-    let values = [BLOCKS.len(), 4, 4, 2, 2, 2, 2, activations, 3, Gate::ALL.len() + 3, 3];
+    let values = [BLOCKS.len(), 5, 4, 2, 2, 2, 2, activations, 3, Gate::ALL.len() + 3, 3];
     pairwise(&values, "quant_matmul few").into_iter().map(move |row| {
         let (format, k) = BLOCKS[row[0]];
         // One long row has a kernel of its own.
-        let m = [1, 1, 2, 9][row[1]];
+        let m = [1, 1, 2, 9, 35][row[1]];
         let norm = row[10] > 0 && m * k <= MOST_NORMED;
         let narrows = norm && row[10] == 2;
         // Beside a norm, tensor cores add to C alone.
