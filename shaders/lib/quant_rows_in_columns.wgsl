@@ -180,14 +180,16 @@ fn add_block(
     return sums;
   }
   let i = 16u * unit + 4u * block + j;
-  let b = block_of_b(pair, block, j);
-  let first = add_columns(sums.first, pair, b, columns_of_a(fetched, rows.first, i), block, j);
+  // A's loads come before the arithmetic for B, behind which the driver would leave them.
+  let first = columns_of_a(fetched, rows.first, i);
   if ROWS < 32u {
-    return ProductSums(first, Elements());
+    return ProductSums(add_columns(sums.first, pair, block_of_b(pair, block, j), first, block, j), Elements());
   }
+  let second = columns_of_a(fetched, rows.second, i);
+  let b = block_of_b(pair, block, j);
   return ProductSums(
-    first,
-    add_columns(sums.second, pair, b, columns_of_a(fetched, rows.second, i), block, j),
+    add_columns(sums.first, pair, b, first, block, j),
+    add_columns(sums.second, pair, b, second, block, j),
   );
 }
 
