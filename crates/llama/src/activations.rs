@@ -13,7 +13,7 @@ use crate::{Config, ExpertConfig};
 const FEW_ROWS: usize = 64;
 
 /// Rows up to which it also normalises queries and keys, in place of two copies, two norms, two rotations and two copies to the
-/// cache.
+/// cache, which take no longer for more rows.
 const NORMED_ROWS: usize = 64;
 
 /// The tensors that `rows` tokens pass through, shared by all layers.

@@ -6,7 +6,7 @@ use super::formats::has_half_blocks;
 
 /// A workgroup for tiles of 32 × 16 results, as times on an H200 tell: no driver says how many registers it takes.
 struct Workgroup {
-    /// Those that share k.
+    /// Subgroups that share k.
     subgroups: usize,
     /// Workgroups that a compute unit runs at once.
     at_once: usize,
