@@ -46,7 +46,7 @@ fn is_used(backend: &WebGpuBackend, kernel: &str, math: MathMode) -> Result<(), 
     // Each workgroup has a test of each format before it is used on tensor cores: of one row and several, short and long.
     let groups = [(16, false), (32, false), (32, true)];
     let groups = groups.map(|(group, zero_points)| QuantFormat::U4 { group, zero_points });
-    let shapes = [1, 2, 9].into_iter().flat_map(|m| [512, 2048, 4096].map(|k| [m, k]));
+    let shapes = [1, 2, 9, 35].into_iter().flat_map(|m| [512, 2048, 4096].map(|k| [m, k]));
     let suited: Vec<_> = match kernel {
         "skinny_cooperative" => {
             let formats = QuantFormat::GGUF.into_iter().chain(groups);

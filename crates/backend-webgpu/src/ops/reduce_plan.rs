@@ -7,6 +7,7 @@ use backend_api::{BackendResult, DType};
 use super::op_context::WORKGROUP;
 use super::reduction::{Access, Rule};
 use super::shared::row_groups::{AHEAD, LEAST, RowGroups, SHARE};
+use super::shared::strided_loops::sort_descending;
 use super::shared::vec_width::VecWidth;
 use crate::context::MAX_GROUPS;
 use crate::ops::op_context::dim;
@@ -35,9 +36,9 @@ pub(super) struct ReducePlan {
 impl ReducePlan {
     pub(super) fn new(dtype: DType, input: &Window, mut loops: ReduceLoops, rule: Rule) -> Self {
         // Neighbours in memory come last. An index counts in the order of the axes.
-        loops.kept.sort_by_key(|&(_, [x, _])| std::cmp::Reverse(x));
+        sort_descending(&mut loops.kept, |&(_, [x, _])| x);
         if !rule.is_index() {
-            loops.reduced.sort_by_key(|&(_, [x])| std::cmp::Reverse(x));
+            sort_descending(&mut loops.reduced, |&(_, [x])| x);
         }
         let kept = loops.kept.last().map_or((1, usize::MAX), |&(extent, [x, _])| (extent, x));
         let reduced = loops.reduced.last().map_or((1, usize::MAX), |&(extent, [x])| (extent, x));

@@ -177,8 +177,8 @@ fn device_trials(selector: &str) -> Vec<Trial> {
     trials.push(trial("sampled::a_seed_makes_one_text", Box::new(sampled::a_seed_makes_one_text)));
     trials.push(trial("sampled::wrong_texts_draw_nothing", Box::new(sampled::wrong_texts)));
     trials.push(trial("failed_decoding_adds_nothing", Box::new(failed_decoding_adds_nothing)));
-    // Windows, layers without rotations, queries that grow, and norms after rotations.
-    for architecture in ["gemma2", "smollm3", "mistral3", "hunyuan-dense", "cohere2"] {
+    // Windows, layers without rotations, queries that grow, and norms before and after rotations.
+    for architecture in ["gemma2", "smollm3", "mistral3", "qwen3", "hunyuan-dense", "cohere2"] {
         trials.push(trial(
             &format!("long_texts_cross_pages_and_passes::{architecture}"),
             Box::new(move |backend| long_texts(backend, architecture)),
@@ -369,6 +369,13 @@ fn long_texts(backend: &Arc<dyn ComputeBackend>, architecture: &'static str) -> 
     compare(&logits.to_vec()?, &expected[526])?;
     let logits = session.decode(0, &text[527..528])?;
     compare(&logits, &expected[527])?;
+
+    // As many rows as are normalised, rotated and appended in one launch, and one more.
+    for rows in [64, 65] {
+        session.truncate(1, 254);
+        let logits = session.step(&[Input { sequence: 1, tokens: &text[254..254 + rows] }])?;
+        compare(&logits.to_vec()?, &expected[253 + rows])?;
+    }
 
     // Greedy steps of both beside each other and over the page's end, against one at a time.
     session.truncate(0, 250);

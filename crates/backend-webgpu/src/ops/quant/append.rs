@@ -14,6 +14,9 @@ use crate::ops::capture::Made;
 use crate::ops::op_context::{OpContext, dim};
 use crate::recorder::Window;
 
+/// Rows of which a product also appends.
+const MOST_ROWS: usize = 32;
+
 params! {
     /// What kernels have to know of a product and of the cache.
     pub(super) struct AppendParams {
@@ -104,7 +107,9 @@ impl QkvProduct {
         let kv_width = desc.kv_heads.saturating_mul(desc.head_dim);
         // Values of another format are a product of their own, before this one.
         let has_values_before = self.columns == width - kv_width;
+        // Each element of keys and values looks at the indices of all rows.
         let is_its_product = desc.rows == self.rows
+            && desc.rows <= MOST_ROWS
             && (width == self.columns || has_values_before)
             && desc.qkv.dtype == self.signature.dtypes[1]
             && (desc.rows <= 1 || desc.qkv.ld == self.c_ld)

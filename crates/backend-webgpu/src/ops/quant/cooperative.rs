@@ -216,14 +216,20 @@ pub(super) fn is_faster_than_many_rows(
     operands: &Operands,
     time: usize,
 ) -> bool {
-    // Each writes what a gate opens, and what it makes of that is another launch's.
-    let gate =
-        if desc.gate.is_some() { GATE_LAUNCH + desc.m.saturating_mul(desc.b.rows) / GATE_RATE } else { 0 };
-    let is_below = |other: usize, percent| time < other.saturating_add(gate) / 100 * percent;
-    let staged = Tile::fastest(ctx, desc, operands).filter(|_| dense::has_room_for_residual(desc));
-    let dequantised = || time_of_dequantised(desc, ctx.profile().compute_units);
-    staged.is_none_or(|(_, staged)| is_below(staged, 95))
-        && (!dense::is_possible(ctx, desc) || is_below(dequantised(), 82))
+    let mut plain = *desc;
+    let gate = match plain.gate.take() {
+        None => 0,
+        // They write the product of all rows of B to scratch memory, and a launch of its own opens the gate.
+        Some(_) => {
+            (plain.activation, plain.residual) = (Activation::Identity, None);
+            plain.c = Matrix::new(0, desc.c.dtype, desc.b.rows);
+            GATE_LAUNCH.saturating_add(desc.m.saturating_mul(desc.b.rows) / GATE_RATE)
+        }
+    };
+    let staged = Tile::fastest(ctx, &plain, operands).filter(|_| dense::has_room_for_residual(&plain));
+    let dequantised = || time_of_dequantised(&plain, ctx.profile().compute_units);
+    staged.is_none_or(|(_, staged)| time < staged.saturating_add(gate))
+        && (!dense::is_possible(ctx, &plain) || time < dequantised().saturating_add(gate) / 100 * 82)
 }
 
 /// Nanoseconds of a product whose B is dequantised to memory first.

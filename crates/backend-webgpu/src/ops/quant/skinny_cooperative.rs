@@ -264,8 +264,12 @@ impl Tile {
         (fits && is_usable && is_faster() && tile.passes(ctx, format)).then_some(tile)
     }
 
-    /// Whether it takes less time than the kernels for many rows.
+    /// Whether it takes less time than the kernels for many rows, of which those of matrices divide operands that can't be bound.
     fn beats_many_rows(self, ctx: &OpContext, desc: &QuantMatmulDesc, operands: &Operands) -> bool {
+        let bound = [&operands.a, &operands.c, &operands.residual];
+        if bound.into_iter().any(|window| window.require_bindable(OP).is_err()) {
+            return false;
+        }
         let compute_units = ctx.profile().compute_units;
         let tiles = desc.m.div_ceil(self.rows).saturating_mul(desc.b.rows.div_ceil(FRAGMENT));
         let sizes = [tiles, desc.b.columns.div_ceil(UNIT)];
@@ -372,6 +376,7 @@ pub(super) fn variants() -> Vec<Variant> {
 
 #[cfg(test)]
 mod tests {
+    use backend_api::ComputeBackend as _;
     use backend_api::desc::Matrix;
 
     use super::super::planes::{Planes, Stored};
@@ -497,8 +502,8 @@ mod tests {
         let mut planes = vec![0xCC; layout.bytes];
         let scales = layout.scales.offset..layout.scales.offset + n * layout.scales.row_bytes;
         planes[scales].chunks_exact_mut(2).for_each(|scale| scale.copy_from_slice(&[0x00, 0x7C]));
-        for m in [1, 8] {
-            let tile = Tile { ragged: m > 1, ..Tile::new(m, 1) };
+        for m in [1, 8, 35] {
+            let tile = Tile { ragged: m > 1, ..Tile::new(m.min(32), 1) };
             let mut test = SelfTest::new(&ctx);
             let (b, c) = (test.upload(&planes).unwrap(), test.upload(&vec![0xff; 4 * m * n]).unwrap());
             let windows =
@@ -520,6 +525,43 @@ mod tests {
                 bytemuck::pod_collect_to_vec::<u8, f32>(&bytes).iter().all(|&x| x == f32::INFINITY),
                 "{m} rows"
             );
+        }
+    }
+
+    fn explain(backend: &WebGpuBackend, m: usize, [n, k, lda]: [usize; 3], gate: Option<Gate>) -> String {
+        let [a, b, c] = [(); 3].map(|()| backend.alloc(1 << 29).unwrap());
+        let matrix = |ptr, ld| Matrix::new(ptr, DType::F16, ld);
+        let width = if gate.is_some() { n / 2 } else { n };
+        let b = QuantMatrix::new(b, QuantFormat::Q4_K, n, k);
+        let mut desc = QuantMatmulDesc::new(m, matrix(a, lda), b, matrix(c, width));
+        desc.gate = gate;
+        backend.explain_quant_matmul(&desc).unwrap()
+    }
+
+    /// A gate apart from a product that this kernel makes, too, would be a launch for nothing.
+    #[test]
+    fn gates_of_up_to_a_hundred_rows_are_opened_in_the_product() {
+        let backend = crate::ops::plans::of_h200();
+        for m in [33, 48, 64] {
+            for shape in [[28672, 4096, 4096], [19456, 2560, 2560], [9728, 1024, 1024]] {
+                let plan = explain(&backend, m, shape, Some(Gate::Swiglu));
+                assert_eq!(plan, "quant/skinny_cooperative", "{m} rows, {shape:?}");
+            }
+        }
+        for m in 33..=256 {
+            let plan = explain(&backend, m, [19456, 2560, 2560], Some(Gate::Swiglu));
+            assert!(!plan.contains("skinny_cooperative, "), "{m} rows: {plan}");
+        }
+        assert!(!explain(&backend, 257, [4096; 3], None).contains("skinny"));
+    }
+
+    /// Rows that reach beyond a binding are divided by the kernels of matrices.
+    #[test]
+    fn operands_beyond_a_binding_are_left_to_kernels_that_divide_them() {
+        let backend = crate::ops::plans::of_h200_with_bindings(2 << 20, 1 << 30);
+        for m in [33, 64, 128, 256] {
+            let plan = explain(&backend, m, [256, 4096, 65536], None);
+            assert!(plan.contains("gemm/"), "{m} rows: {plan}");
         }
     }
 

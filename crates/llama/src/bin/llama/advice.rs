@@ -147,6 +147,9 @@ pub(crate) fn of(name: &str, task: &str) -> Option<String> {
         ("-p" | "--prompt", "perplexity") => {
             return Some("give a file, or - for the standard input".to_owned());
         }
+        ("-np" | "-npl" | "--n-parallel", "bench") => {
+            return Some("--parallel N decodes N sequences together".to_owned());
+        }
         _ => {}
     }
     let find = |name: &str| ADVICE.iter().find(|(names, _)| names.split(' ').any(|one| one == name));

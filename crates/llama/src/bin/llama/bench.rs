@@ -39,7 +39,7 @@ pub(crate) fn run(args: &BenchArgs) -> anyhow::Result<()> {
     let longest = args.longest().context("-d, -p and -n are too large")?;
     let loaded = loaded::load(&args.common)?;
     // Unless more is asked for, room for the longest test.
-    let mut session = loaded.session_of(&args.common, longest, parallel)?;
+    let mut session = loaded.session_of(&args.common, longest, if generate > 0 { parallel } else { 1 })?;
     ensure!(longest <= session.context(), args::too_short(longest, session.context()));
 
     let mut tests = Vec::new();

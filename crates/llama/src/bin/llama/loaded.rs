@@ -166,7 +166,12 @@ impl Loaded {
                 return error;
             }
             let tokens = report::count(context, "token");
-            error.context(format!("no room for a cache of {tokens}; give a smaller --ctx"))
+            error.context(match sequences {
+                0 | 1 => format!("no room for a cache of {tokens}; give a smaller --ctx"),
+                _ => format!(
+                    "no room for caches of {tokens} for {sequences} sequences; give fewer by --parallel, or a smaller --ctx"
+                ),
+            })
         })
     }
 }
