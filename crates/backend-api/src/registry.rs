@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use crate::error::named_by;
+use crate::size::sort_few_by_key;
 use crate::{BackendError, BackendFuture, BackendResult, ComputeBackend, DeviceInfo, MaybeSend, MaybeSync};
 
 /// The environment variable that overrides `"auto"` and every [`BackendPreference`], with a name as
@@ -231,7 +232,7 @@ struct Choice {
 
 impl Choice {
     fn new(mut devices: Vec<DeviceInfo>) -> Self {
-        devices.sort_by_key(|device| device.kind.rank());
+        sort_few_by_key(&mut devices, |device| device.kind.rank());
         Self { remaining: devices.into_iter(), passed_over: Vec::new() }
     }
 

@@ -35,13 +35,26 @@ pub(crate) fn strided_extent(
     Ok(end)
 }
 
+/// Sorts few items by ascending keys; those with equal ones keep their order. It is an insertion sort, as a page's module would have some
+/// 4 kB of the standard library's sort for each type of items.
+pub fn sort_few_by_key<T, K: Ord>(items: &mut [T], key: impl Fn(&T) -> K) {
+    for end in 1..items.len() {
+        for at in (1..=end).rev() {
+            if key(&items[at - 1]) <= key(&items[at]) {
+                break;
+            }
+            items.swap(at - 1, at);
+        }
+    }
+}
+
 /// Whether the elements of a strided shape are certainly distinct: sorted by stride, each stride passes
 /// everything that the smaller ones reach.
 pub(crate) fn strides_are_injective(dims: &mut [(usize, usize)]) -> bool {
     if dims.iter().any(|&(extent, _)| extent == 0) {
         return true;
     }
-    dims.sort_unstable_by_key(|&(_, stride)| stride);
+    sort_few_by_key(dims, |&(_, stride)| stride);
     let mut reached = 0usize;
     for &(extent, stride) in dims.iter() {
         if extent > 1 {
@@ -57,6 +70,14 @@ pub(crate) fn strides_are_injective(dims: &mut [(usize, usize)]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn items_with_equal_keys_keep_their_order() {
+        let mut items = [(3, 'a'), (1, 'b'), (2, 'c'), (1, 'd'), (3, 'e'), (4, 'f'), (1, 'g')];
+        sort_few_by_key(&mut items, |&(key, _)| key);
+        assert_eq!(items.map(|(_, name)| name), ['b', 'd', 'g', 'c', 'a', 'e', 'f']);
+        sort_few_by_key(&mut [] as &mut [u8], |&key| key);
+    }
 
     #[test]
     fn products_overflow_as_errors() {

@@ -22,4 +22,4 @@ pub use crate::graphs::GraphTable;
 pub use crate::handle_code::{decode_handle, encode_handle};
 pub use crate::handles::{HandleTable, Slice};
 pub use crate::operand::{Access, Operand, Region, check};
-pub use crate::size::{checked_add, checked_product};
+pub use crate::size::{checked_add, checked_product, sort_few_by_key};

@@ -211,7 +211,7 @@ pub(crate) fn find(
         candidates.iter().map(|(_, info)| format!("{} = {} ({})", info.selector, info.name, info.api)),
     );
 
-    candidates.sort_by_key(|(_, info)| (info.kind.rank(), info.api == "Gl"));
+    backend_api::support::sort_few_by_key(&mut candidates, |(_, info)| (info.kind.rank(), info.api == "Gl"));
     let is_meant = |info: &DeviceInfo| match selector {
         Selector::Best => true,
         Selector::Index(index) => info.selector == format!("webgpu:{index}"),

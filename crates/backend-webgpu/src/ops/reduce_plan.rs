@@ -1,13 +1,14 @@
 //! How a reduction reads its input.
 
+use std::cmp::Reverse;
+
 use backend_api::desc::MAX_RANK;
-use backend_api::support::{Loop, ReduceLoops};
+use backend_api::support::{Loop, ReduceLoops, sort_few_by_key};
 use backend_api::{BackendResult, DType};
 
 use super::op_context::WORKGROUP;
 use super::reduction::{Access, Rule};
 use super::shared::row_groups::{AHEAD, LEAST, RowGroups, SHARE};
-use super::shared::strided_loops::sort_descending;
 use super::shared::vec_width::VecWidth;
 use crate::context::MAX_GROUPS;
 use crate::ops::op_context::dim;
@@ -36,9 +37,9 @@ pub(super) struct ReducePlan {
 impl ReducePlan {
     pub(super) fn new(dtype: DType, input: &Window, mut loops: ReduceLoops, rule: Rule) -> Self {
         // Neighbours in memory come last. An index counts in the order of the axes.
-        sort_descending(&mut loops.kept, |&(_, [x, _])| x);
+        sort_few_by_key(&mut loops.kept, |&(_, [x, _])| Reverse(x));
         if !rule.is_index() {
-            sort_descending(&mut loops.reduced, |&(_, [x])| x);
+            sort_few_by_key(&mut loops.reduced, |&(_, [x])| Reverse(x));
         }
         let kept = loops.kept.last().map_or((1, usize::MAX), |&(extent, [x, _])| (extent, x));
         let reduced = loops.reduced.last().map_or((1, usize::MAX), |&(extent, [x])| (extent, x));

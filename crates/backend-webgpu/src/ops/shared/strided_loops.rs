@@ -1,8 +1,10 @@
 //! How element-wise kernels iterate over strided tensors together: in which order, and how many elements at a
 //! time.
 
+use std::cmp::Reverse;
+
 use backend_api::desc::MAX_RANK;
-use backend_api::support::Loop;
+use backend_api::support::{Loop, sort_few_by_key};
 use backend_api::{BackendError, BackendResult, DType};
 
 use super::long_work::{Divisible, division, in_parts, middle};
@@ -314,23 +316,10 @@ impl<const N: usize> Divisible for Stretch<N> {
     }
 }
 
-/// Sorts few items by descending keys; those with equal ones keep their order. A page has some 4 kB of the standard library's sort for
-/// each type of items.
-pub(in crate::ops) fn sort_descending<T>(items: &mut [T], key: impl Fn(&T) -> usize) {
-    for end in 1..items.len() {
-        for at in (1..=end).rev() {
-            if key(&items[at - 1]) >= key(&items[at]) {
-                break;
-            }
-            items.swap(at - 1, at);
-        }
-    }
-}
-
 /// The loops in the order of the output's memory, merged where all tensors iterate over two of them like one:
 /// neighbouring invocations then write neighbouring elements.
 fn in_output_order<const N: usize>(mut loops: Vec<Loop<N>>) -> Vec<Loop<N>> {
-    sort_descending(&mut loops, |&(_, strides)| strides[N - 1]);
+    sort_few_by_key(&mut loops, |&(_, strides)| Reverse(strides[N - 1]));
     let dims: [Vec<(usize, usize)>; N] =
         std::array::from_fn(|t| loops.iter().map(|&(extent, strides)| (extent, strides[t])).collect());
     backend_api::support::collapse(std::array::from_fn(|t| dims[t].as_slice()))

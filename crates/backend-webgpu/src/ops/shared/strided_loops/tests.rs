@@ -220,11 +220,3 @@ fn ends_and_gathered_rows_are_visited_once() {
     assert_eq!(ends(&[(64, [1, 1])], [3, 7], 4, 65), None);
     assert_eq!(ends(&[(2, [1, 1])], [1, 1], 4, 1), None);
 }
-
-#[test]
-fn equal_keys_keep_their_order() {
-    let mut items = [(1, 'a'), (3, 'b'), (2, 'c'), (3, 'd'), (1, 'e'), (0, 'f'), (3, 'g')];
-    sort_descending(&mut items, |&(key, _)| key);
-    assert_eq!(items.map(|(_, name)| name), ['b', 'd', 'g', 'c', 'a', 'e', 'f']);
-    sort_descending(&mut [] as &mut [usize], |&key| key);
-}
