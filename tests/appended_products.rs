@@ -67,7 +67,7 @@ impl Call {
         let on_tensor_cores = kernel == "skinny_cooperative";
         let head_dim = rng.pick(&[2, 4, 10, 16, 32]);
         let kv_heads = 1 + rng.below(2);
-        let rows = rng.pick(&[1, 1, 2, 3, 5, 9, 17, 35]);
+        let rows = rng.pick(&[1, 1, 2, 3, 5, 9, 17]);
         let k = match (on_tensor_cores, rows) {
             (false, _) => 32 * (1 + rng.below(5)),
             // Of one row, short ones and others have workgroups of their own.

@@ -219,7 +219,7 @@ pub(super) fn is_faster_than_many_rows(
     let mut plain = *desc;
     let gate = match plain.gate.take() {
         None => 0,
-        // They write the product of all rows of B to scratch memory, and a launch of its own opens the gate.
+        // The product of all rows of B goes to scratch memory, and a launch of its own opens the gate.
         Some(_) => {
             (plain.activation, plain.residual) = (Activation::Identity, None);
             plain.c = Matrix::new(0, desc.c.dtype, desc.b.rows);
