@@ -160,7 +160,7 @@ fn add_columns(sums: Elements, pair: Pair, b: BlockOfB, columns: Columns, block:
   return scaled;
 }
 
-// The rows of A of an invocation, by those of their tile: eight apart, and 16 further.
+// Rows of A of which an invocation loads elements: two that lie eight apart, and in tiles of 32 rows those 16 further.
 struct Rows {
   first: vec2<u32>,
   second: vec2<u32>,

@@ -35,8 +35,8 @@ pub(crate) fn strided_extent(
     Ok(end)
 }
 
-/// Sorts few items by ascending keys; those with equal ones keep their order. It is an insertion sort, as a page's module would have some
-/// 4 kB of the standard library's sort for each type of items.
+/// Sorts few items by ascending keys, stably. It is an insertion sort: the standard library's sort adds some 4 kB to a
+/// WebAssembly module for each type of items.
 pub fn sort_few_by_key<T, K: Ord>(items: &mut [T], key: impl Fn(&T) -> K) {
     for end in 1..items.len() {
         for at in (1..=end).rev() {

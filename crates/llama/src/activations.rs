@@ -9,12 +9,9 @@ use backend_api::{BackendResult, ComputeBackend, DType};
 use crate::precision::{Precision, RESIDUAL};
 use crate::{Config, ExpertConfig};
 
-/// Rows up to which `rope_append` rotates and appends, in place of two launches: it compares the indices of all rows.
+/// Rows up to which `rope_append` rotates and appends, in place of two launches, or of eight where it also normalises
+/// queries and keys: it compares the indices of all rows.
 const FEW_ROWS: usize = 64;
-
-/// Rows up to which it also normalises queries and keys, in place of two copies, two norms, two rotations and two copies to the
-/// cache, which take no longer for more rows.
-const NORMED_ROWS: usize = 64;
 
 /// The tensors that `rows` tokens pass through, shared by all layers.
 #[derive(Debug)]
@@ -43,7 +40,7 @@ pub(crate) struct Activations {
     _qkv: Buffer,
     /// What is projected: a token's queries, keys and values side by side.
     pub(crate) qkv: Matrix,
-    /// Whether queries and keys stay there: those that are normalised by other operations than `rope_append` don't, of several rows.
+    /// Whether queries and keys stay in `qkv`. Several rows of them leave it where `rms_norm` normalises them.
     pub(crate) is_stacked: bool,
     /// `[rows, heads, head_dim]`: the heads' outputs.
     pub(crate) context: Buffer,
@@ -114,10 +111,10 @@ impl Activations {
         let architecture = config.architecture;
         let appends_normed =
             fits_append && architecture.normalises_heads() && !architecture.normalises_rotated();
-        let is_stacked = !split || rows == 1 || appends_normed && rows <= NORMED_ROWS;
-        let most_appended = if split { NORMED_ROWS } else { FEW_ROWS };
+        let is_stacked = !split || rows == 1 || appends_normed && rows <= FEW_ROWS;
         let packed = match (split, is_stacked) {
             (false, _) => None,
+            // `rope_append` normalises them.
             (true, true) if rows > 1 => None,
             (true, true) => {
                 let bytes = |columns: usize| columns * dtype.size();
@@ -136,7 +133,7 @@ impl Activations {
             dtype,
             ids: Buffer::of(backend, DType::U32, &[rows])?,
             positions: Buffer::of(backend, DType::U32, &[rows])?,
-            cache_rows: (is_stacked && rows <= most_appended)
+            cache_rows: (is_stacked && rows <= FEW_ROWS)
                 .then(|| Buffer::of(backend, DType::U32, &[rows]))
                 .transpose()?,
             query_factors: config.attention_temperature.map(|_| tensor(1)).transpose()?,

@@ -1,4 +1,4 @@
-//! What the classes of modules have in common.
+//! The JavaScript class of a page's module.
 
 /// Declares `Engine`, the class of a module, around the `engine::Engine` that the crate makes of a device: how scripts open
 /// it, and what they hear of its device. The crate's `error::thrown` makes an `Error` to throw of its errors, which

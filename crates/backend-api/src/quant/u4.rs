@@ -137,14 +137,8 @@ impl Gptq<'_> {
         let &Self { rows, columns, group, qweight, qzeros, scales, .. } = self;
         let op = "repack";
         let (in_eights, words) = ([("rows", rows), ("columns", columns)], [columns / 8, rows]);
-        let layout = layout_of_words(
-            op,
-            self.format(),
-            [rows, columns],
-            &in_eights,
-            words,
-            [qweight, qzeros, scales],
-        )?;
+        let tensors = [qweight, qzeros, scales];
+        let layout = layout_of_words(op, self.format(), [rows, columns], &in_eights, words, tensors)?;
         if let Some(indices) = self.g_idx {
             require_bytes(op, "bytes of g_idx", &[columns, 4], indices)?;
             let (indices, _) = indices.as_chunks::<4>();
@@ -180,14 +174,8 @@ impl Awq<'_> {
     pub fn repack(&self, planes: &mut [u8]) -> BackendResult<()> {
         let &Self { rows, columns, qweight, qzeros, scales, .. } = self;
         let (op, in_eights, words) = ("repack", [("rows", rows)], [columns, rows / 8]);
-        let layout = layout_of_words(
-            op,
-            self.format(),
-            [rows, columns],
-            &in_eights,
-            words,
-            [qweight, qzeros, scales],
-        )?;
+        let tensors = [qweight, qzeros, scales];
+        let layout = layout_of_words(op, self.format(), [rows, columns], &in_eights, words, tensors)?;
         let place = |row: usize| row / 8 * 8 + AWQ_NIBBLE[row % 8];
         let quant = |row, column| nibble(qweight, column * rows + place(row));
         let source = Source {

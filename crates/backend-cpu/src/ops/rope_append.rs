@@ -14,7 +14,7 @@ use crate::parallel::Cores;
 /// Numbers in the share of one thread.
 const GRAIN: usize = 1 << 13;
 
-/// Numbers of rows that are made before they go to the cache, if a row has no more.
+/// Rotated keys and values that are buffered, in numbers, before they are written to the cache; at least a row's.
 const ROOM: usize = 1 << 20;
 
 /// Rotates queries in place, and appends rotated keys and values to a cache.

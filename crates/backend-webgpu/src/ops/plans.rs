@@ -167,7 +167,7 @@ pub(in crate::ops) fn of_h200() -> WebGpuBackend {
     H200.backend().expect("a device that runs nothing")
 }
 
-/// One of which a kernel can bind fewer bytes, in buffers of so many.
+/// A backend like [`of_h200`] with other limits: bytes of a binding, and bytes of a buffer.
 pub(in crate::ops) fn of_h200_with_bindings(binding: u64, buffer: u64) -> WebGpuBackend {
     H200.with_bindings(binding, buffer).backend().expect("a device that runs nothing")
 }

@@ -208,10 +208,15 @@ impl Window {
         cut(u64::from(self.max), self.block.part_len(), start, item, count)
     }
 
+    /// Whether a kernel can bind all that it shows.
+    pub(crate) fn is_bindable(&self) -> bool {
+        self.size <= u64::from(self.max)
+    }
+
     /// # Errors
     /// [`Limit`](BackendError::Limit) for a window that shows more than what can be bound.
     pub(crate) fn require_bindable(&self, op: &'static str) -> BackendResult<()> {
-        if self.size <= u64::from(self.max) {
+        if self.is_bindable() {
             return Ok(());
         }
         // A buffer's size fits in `usize`, and so does the most that can be bound of it.

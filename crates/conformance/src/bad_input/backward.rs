@@ -15,7 +15,7 @@ pub(super) fn operations() -> Vec<Operation> {
     [F32, F16].into_iter().flat_map(of).collect()
 }
 
-/// Of the gradient of rows: `forward`, which is what it has of the pass before, and the gradients of output and input.
+/// Operands of a gradient along rows: a tensor of the forward pass, and the gradients of its output and input.
 fn slots(element: DType, forward: &'static str) -> Vec<Slot> {
     let tensors = [(forward, Role::Input), ("grad_output", Role::InPlaceInput), ("grad_input", Role::Output)];
     tensors.map(|(arg, role)| Slot::new(arg, role, element, 20)).into()

@@ -90,7 +90,7 @@ impl Projections {
     pub(super) fn normalise(&self, pass: &Pass<'_>) -> BackendResult<()> {
         let Pass { config, activations: a, .. } = *pass;
         let Self::Normalised { query_norm, key_norm, by_head, .. } = self else { return Ok(()) };
-        // Activations of such a layer have both packed.
+        // Without packed ones, `rope_append` normalises them.
         let Some([queries, keys]) = &a.packed else { return Ok(()) };
         let shape = |heads: usize| match by_head {
             true => [a.rows * heads, config.head_dim],

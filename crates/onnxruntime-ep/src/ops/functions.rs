@@ -53,7 +53,7 @@ fn bias_gelu(call: &Call<'_>) -> Result<Vec<Tensor>> {
     }])
 }
 
-/// The device's function of an operator, which is called the same but for capitals and `_`.
+/// The device's function with an operator's name, compared without case and underscores.
 fn function(operator: &str) -> Option<UnaryOp> {
     let is_called_so = |op: &&UnaryOp| {
         let name = op.name().bytes().filter(|&byte| byte != b'_');

@@ -142,7 +142,7 @@ pub(super) trait GemmKernel: fmt::Display {
     /// The kernel without what belongs to a product, as a [`KernelOverride`](super::KernelOverride) names it.
     fn named(&self) -> Kernel;
 
-    /// What has to be given before the kernel may make a product.
+    /// Conditions of the kernel besides [`is_possible`](Self::is_possible).
     fn needs(&self) -> Needs {
         Needs::default()
     }

@@ -14,7 +14,7 @@ use crate::ops::capture::Made;
 use crate::ops::op_context::{OpContext, dim};
 use crate::recorder::Window;
 
-/// Rows of which a product also appends.
+/// Rows of A up to which a product's launch also writes the cache.
 const MOST_ROWS: usize = 32;
 
 params! {
@@ -119,8 +119,7 @@ impl QkvProduct {
         let all = || read().chain([qkv, cache]);
         let are_apart = !qkv.shares_buffer(cache)
             && read().all(|window| !window.shares_buffer(qkv) && !window.shares_buffer(cache));
-        let are_bindable =
-            all().all(|window| !window.block.is_divided() && window.require_bindable(op).is_ok());
+        let are_bindable = all().all(|window| !window.block.is_divided() && window.is_bindable());
         if !(is_its_product
             && has_pairs_side_by_side
             && are_apart

@@ -41,9 +41,12 @@ params! {
     }
 }
 
-/// Nanoseconds of a gate's launch, and how many numbers it reads in each.
+/// Nanoseconds of a launch that opens a gate, and the numbers of the gated product that it reads in a nanosecond.
 const GATE_LAUNCH: usize = 5000;
 const GATE_RATE: usize = 333;
+
+/// Percent of the estimate of a dequantised product that it takes with up to 256 rows on an H200, mostly.
+const DEQUANTISED_PERCENT: usize = 82;
 
 /// Elements of k in a step: a block of B.
 const STEP: usize = 32;
@@ -208,8 +211,8 @@ impl Tile {
     }
 }
 
-/// Whether a kernel that takes `time` nanoseconds is faster than those for many rows: of B as it is staged and of B that is dequantised
-/// to memory, whose time is estimated too high for few rows.
+/// Whether a kernel that takes `time` nanoseconds is faster than the kernels for many rows, which dequantise B as it is staged,
+/// or to memory first.
 pub(super) fn is_faster_than_many_rows(
     ctx: &OpContext,
     desc: &QuantMatmulDesc,
@@ -229,7 +232,8 @@ pub(super) fn is_faster_than_many_rows(
     let staged = Tile::fastest(ctx, &plain, operands).filter(|_| dense::has_room_for_residual(&plain));
     let dequantised = || time_of_dequantised(&plain, ctx.profile().compute_units);
     staged.is_none_or(|(_, staged)| time < staged.saturating_add(gate))
-        && (!dense::is_possible(ctx, &plain) || time < dequantised().saturating_add(gate) / 100 * 82)
+        && (!dense::is_possible(ctx, &plain)
+            || time < dequantised().saturating_add(gate) / 100 * DEQUANTISED_PERCENT)
 }
 
 /// Nanoseconds of a product whose B is dequantised to memory first.

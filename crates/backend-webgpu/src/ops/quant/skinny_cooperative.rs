@@ -18,6 +18,7 @@ use crate::ops::op_context::{OpContext, linear_grid};
 use crate::ops::shared::self_test::{OP, numbers};
 use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP};
 use crate::ops::shared::vec_width::VecWidth;
+use crate::recorder::Window;
 
 constants! {
     struct Constants {
@@ -73,8 +74,10 @@ static NORMED_APPENDED: KernelSource = source!(
     ["c: TC", "cache: KV"]
 );
 
-/// Rows of A above which B is read too often, and up to which nothing else is as fast.
+/// Rows of A up to which the kernel is a candidate: for more, B is read too often.
 const MOST_ROWS: usize = 256;
+
+/// Rows of A up to which no other kernel is as fast.
 const FEW_ROWS: usize = 2 * FRAGMENT;
 
 /// Rows of A that are normalised in workgroup memory, and the most elements of all of them, as lib/quant_rows_normed has
@@ -168,18 +171,17 @@ impl Tile {
         let units = b.columns.div_ceil(UNIT);
         // Of one row of whole blocks, a subgroup takes two units at once.
         let steps = if has_half_blocks(b.format) { units } else { units.div_ceil(2) };
-        let is_short = units <= FEW_SUBGROUPS * SHORT_UNITS;
+        let is_short = rows <= 8 && units <= FEW_SUBGROUPS * SHORT_UNITS;
         let subgroups = match rows {
             1 if steps <= LEAST_SUBGROUPS => LEAST_SUBGROUPS,
             17.. => skinny_time::fastest(b.format, [workgroups, units], compute_units).0,
-            1 if !is_short && !is_above(AT_ONCE) => MANY_SUBGROUPS,
-            FRAGMENT if !is_above(AT_ONCE) => MANY_SUBGROUPS,
-            FRAGMENT if is_above(MANY_WAVES) && b.format.code() != QuantCode::Eight => LEAST_SUBGROUPS,
+            1 | FRAGMENT if !is_short && !is_above(AT_ONCE) => MANY_SUBGROUPS,
             1 => FEW_SUBGROUPS,
             // Adding up the parts of many rows takes its time where workgroups follow each other; rows that are normalised lie
             // in the memory of a workgroup of eight.
             8 if is_above(MANY_WAVES) && !normed => 2,
             8 if is_above(AT_ONCE) && !normed => LEAST_SUBGROUPS,
+            FRAGMENT if is_above(MANY_WAVES) && b.format.code() != QuantCode::Eight => LEAST_SUBGROUPS,
             _ => FEW_SUBGROUPS,
         };
         let ragged = rows > 1 && !b.columns.is_multiple_of(UNIT);
@@ -267,7 +269,7 @@ impl Tile {
     /// Whether it takes less time than the kernels for many rows, of which those of matrices divide operands that can't be bound.
     fn beats_many_rows(self, ctx: &OpContext, desc: &QuantMatmulDesc, operands: &Operands) -> bool {
         let bound = [&operands.a, &operands.c, &operands.residual];
-        if bound.into_iter().any(|window| window.require_bindable(OP).is_err()) {
+        if !bound.into_iter().all(Window::is_bindable) {
             return false;
         }
         let compute_units = ctx.profile().compute_units;
@@ -528,6 +530,7 @@ mod tests {
         }
     }
 
+    /// The kernels of a product of `m` rows of f16, whose columns are `n` or half of that with a gate.
     fn explain(backend: &WebGpuBackend, m: usize, [n, k, lda]: [usize; 3], gate: Option<Gate>) -> String {
         let [a, b, c] = [(); 3].map(|()| backend.alloc(1 << 29).unwrap());
         let matrix = |ptr, ld| Matrix::new(ptr, DType::F16, ld);

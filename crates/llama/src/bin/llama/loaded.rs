@@ -126,8 +126,8 @@ impl Loaded {
         self.session_of(common, self.model.config().context_length.min(DEFAULT_CONTEXT), 1)
     }
 
-    /// An empty session of some sequences, each with the context that was asked for, or of so many tokens. What is longer than the model knows is
-    /// warned of.
+    /// An empty session of some sequences, each with the context that was asked for, or of so many tokens. A context
+    /// that is longer than the model knows is warned of.
     pub(crate) fn session_of(
         &self,
         common: &Common,
