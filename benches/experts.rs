@@ -85,6 +85,10 @@ const STEPS: [(&str, &[Step]); 6] = [
     ("whole", &WHOLE),
 ];
 
+/// What is captured, as models run it: operations that follow each other may be one launch there.
+const REPLAYED: [(&str, &[Step]); 2] =
+    [("choice_replayed", &[Step::Norm, Step::Router, Step::TopK]), ("replayed", &WHOLE)];
+
 impl Mixture {
     fn new(subject: &Subject, shape: Shape, rows: usize) -> Self {
         let Shape { format, hidden, experts, used, inner, .. } = shape;
@@ -224,6 +228,17 @@ fn main() {
                         mixture.layers.iter().flat_map(|layer| steps.iter().map(move |&step| (layer, step)));
                     calls.try_for_each(|(layer, step)| mixture.call(backend, layer, step))
                 });
+            }
+            for (name, steps) in REPLAYED {
+                let graph = bench.subject.backend().capture(&mut |backend| {
+                    let mut calls =
+                        mixture.layers.iter().flat_map(|layer| steps.iter().map(move |&step| (layer, step)));
+                    calls.try_for_each(|(layer, step)| mixture.call(backend, layer, step))
+                });
+                let graph = graph.expect("operations can be captured");
+                let (name, elements) = (format!("{}_{rows}_{name}", shape.name), mixture.elements(steps));
+                bench.measure("experts_of_4_layers", &name, DTYPE, elements, |backend| backend.replay(graph));
+                bench.subject.backend().free_graph(graph).expect("the graph is there");
             }
             mixture.free(&bench.subject);
         }

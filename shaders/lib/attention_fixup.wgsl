@@ -1,25 +1,15 @@
 // The outputs of rows whose keys are in pieces, put together by the workgroup that is the last of its tile: each workgroup
-// writes its part to memory and adds 1 to the tile's counter, and the one that finds all others counted does what
-// attention/combine does, in the order of the pieces (the fix-up of split-K products; CUDA's threadFenceReduction).
-//
-// The order of memory between workgroups comes from `storageBarrier`, whose scope in SPIR-V is the device; WGSL promises
-// that of the workgroup alone, so this is for devices with such barriers. Parts are atomic, too: other accesses may stay
-// in a compute unit's cache. A counter is 0 between launches, as each workgroup of a grid counts once and the last one
-// takes the counter back.
+// writes its part to memory, and the last one does what attention/combine does, in the order of the pieces (the fix-up of
+// split-K products).
 //
 // A part is a reference, a sum of weights, and a vector, of which every fourth elements are neighbours: invocations that
 // have four elements each access it side by side.
 //
-// needs: T, THREADS, ROWS, lib/attention, lib/attention_pieces, lib/attention_seen, lib/attention_sinks,
+// needs: T, THREADS, ROWS, lib/last_workgroup, lib/attention, lib/attention_pieces, lib/attention_seen, lib/attention_sinks,
 // lib/attention_output
 
 @group(0) @binding(6) var<storage, read_write> fixup: array<atomic<u32>>;
 @group(0) @binding(7) var<storage, read_write> o: array<T>;
-
-// Counters, which come before the parts; a tile has one.
-const COUNTERS: u32 = 1024u;
-
-var<workgroup> sh_is_last: u32;
 
 // Vectors of four in an output.
 fn fours_of_part() -> u32 {
@@ -36,6 +26,7 @@ fn part_rows() -> u32 {
   return min(ROWS, rows());
 }
 
+// A tile has a counter.
 fn counter_of(group: vec3<u32>, groups: vec3<u32>) -> u32 {
   return group.z * groups.y + group.y;
 }
@@ -150,21 +141,10 @@ fn gathered(before: Gathered, eight: EightParts, piece: u32, last: u32) -> Gathe
 
 // Comes after the workgroup's own parts. The whole workgroup has to come here.
 fn finish(tile: Tile, index: u32, group: vec3<u32>, groups: vec3<u32>) {
-  // What the workgroup's invocations have written comes before its count.
-  storageBarrier();
   let counter = counter_of(group, groups);
-  if index == 0u {
-    let is_last = atomicAdd(&fixup[counter], 1u) + 1u == groups.x;
-    if is_last {
-      atomicStore(&fixup[counter], 0u);
-    }
-    sh_is_last = u32(is_last);
-  }
-  if workgroupUniformLoad(&sh_is_last) == 0u {
+  if !is_last_workgroup(counter, groups.x, index) {
     return;
   }
-  // What other workgroups have written before they counted is read after this.
-  storageBarrier();
 
   let length = part_length();
   let fours = fours_of_part();

@@ -19,10 +19,10 @@ fn is_written(row: u32) -> bool {
   return is_none || expert_of(row) < params.experts;
 }
 
-// What is added to the product of an index with a row of its expert's matrix.
+// What is added to the product of an index with a row of its expert's matrix, where products aren't summed.
 fn bias_of(pair: u32, line: u32) -> f32 {
   let expert = expert_of(pair);
-  if (params.terms & HAS_BIAS) == 0u || expert >= params.experts {
+  if (params.terms & (HAS_BIAS | IS_SUM)) != HAS_BIAS || expert >= params.experts {
     return 0.0;
   }
   return factors[params.bias + expert * (params.n << GATED) + line];

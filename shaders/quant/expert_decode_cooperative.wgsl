@@ -6,8 +6,8 @@
 //
 // k is whole blocks, or whole units with HALF_BLOCKS.
 //
-// needs: TA = f16, TC, SUBGROUPS, HALF_BLOCKS, GATED, GATE, lib/gate, lib/quant_expert_indices,
-// lib/quant_expert_fragments, lib/quant_rows, lib/quant_blocks_in_columns with what that needs
+// needs: TA = f16, TC, SUBGROUPS, HALF_BLOCKS, GATED, GATE, lib/gate, lib/quant_expert_indices, what sums have of biases
+// (lib/quant_expert_biases or lib/quant_expert_no_biases), lib/quant_expert_fragments, lib/quant_rows, lib/quant_blocks_in_columns with what that needs
 
 const ROWS: u32 = 1u;
 
@@ -54,13 +54,15 @@ fn make_tile(tile: u32, index: u32) {
   let writes = index < RESULTS && column < params.n;
   // On its way while the products are made.
   var added = 0.0;
+  var biases = 0.0;
   if writes {
     added = added_at(row, column);
+    biases = biases_of(row, column);
   }
   put_sums(index, sums_of_experts(row, first_column, index));
   workgroupBarrier();
   if writes {
-    var x = sum_of_subgroups(index) + bias_of(row, column);
+    var x = sum_of_subgroups(index) + bias_of(row, column) + biases;
     if GATED == 1u {
       x = glu(GATE, x, sum_of_subgroups(index + RESULTS) + bias_of(row, params.n + column));
     }

@@ -5,11 +5,12 @@ use xshell::{Shell, cmd};
 use crate::drivers;
 
 /// The suites that between them run every kernel.
-const SUITES: [&str; 6] = [
+const SUITES: [&str; 7] = [
     "conformance",
     "matmul_kernels",
     "quant_kernels",
     "appended_products",
+    "router",
     "attention_kernels",
     "conv_kernels",
 ];

@@ -59,6 +59,9 @@ pub(crate) struct Context {
 /// device.
 pub(crate) const FIXUP_WORDS: usize = 1 << 20;
 
+/// Those at the begin in which workgroups are counted, as lib/last_workgroup has them.
+pub(crate) const FIXUP_COUNTERS: usize = 1024;
+
 impl Context {
     /// The longest wait for the device before a call gives up.
     pub(crate) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);

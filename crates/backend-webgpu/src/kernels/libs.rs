@@ -138,6 +138,8 @@ libs! {
     SORT_KEY = "sort_key",
     /// Entries of sorts.
     SORT_ENTRIES = "sort_entries",
+    /// The largest or smallest numbers of a row.
+    ROW_TOP_K = "row_top_k" needs [SPECIAL, EXP_BELOW],
     /// What is sorted.
     SORT_FROM_ENTRIES = "sort_from_entries",
     SORT_FROM_F16 = "sort_from_f16" needs [SORT_KEY],
@@ -169,6 +171,8 @@ libs! {
     REDUCE = "reduce" needs [SPECIAL],
     /// Reductions across a workgroup.
     WORKGROUP = "workgroup" needs [REDUCE],
+    /// Which of the workgroups that share a result is the last one.
+    LAST_WORKGROUP = barriers "last_workgroup",
     /// Reductions within subgroups, with the functions of [`WORKGROUP`].
     ROW_SHUFFLES = "row_shuffles" needs [REDUCE],
     /// Elements one by one, words of f16, four elements at a time, and 16 bytes of f16.
@@ -229,7 +233,7 @@ libs! {
     ATTENTION_PARTS_FOURS = "attention_parts_fours" needs [ATTENTION, ATTENTION_PIECES, ATTENTION_SINKS],
     ATTENTION_OUTPUTS = "attention_outputs" needs [ATTENTION, ATTENTION_SEEN, ATTENTION_PIECES, ATTENTION_SINKS],
     /// Parts that the last workgroup puts together.
-    ATTENTION_FIXUP = barriers "attention_fixup" needs [ATTENTION_OUTPUT, ATTENTION_SEEN, ATTENTION_PIECES, ATTENTION_SINKS],
+    ATTENTION_FIXUP = native "attention_fixup" needs [LAST_WORKGROUP, ATTENTION_OUTPUT, ATTENTION_SEEN, ATTENTION_PIECES, ATTENTION_SINKS],
     ATTENTION_FIXUP_ROWS = native "attention_fixup_rows" needs [ATTENTION_FIXUP],
     /// Elements of f16 that aren't read in a hurry.
     ATTENTION_FOURS = "attention_fours",
@@ -272,6 +276,9 @@ libs! {
     QUANT_EXPERTS = "quant_experts",
     QUANT_EXPERT_INDICES = "quant_expert_indices" needs [QUANT_EXPERTS],
     QUANT_EXPERT_TILES = "quant_expert_tiles" needs [QUANT_EXPERTS],
+    /// What weighted sums of products with experts have of biases.
+    QUANT_EXPERT_BIASES = native "quant_expert_biases" needs [QUANT_EXPERT_INDICES],
+    QUANT_EXPERT_NO_BIASES = native "quant_expert_no_biases",
     /// What those on tensor cores share.
     QUANT_EXPERT_FRAGMENTS = native "quant_expert_fragments",
     /// Sums of products of few rows with experts.

@@ -37,6 +37,8 @@ struct Captured {
     commands: Vec<Command>,
     /// What the last of them makes, if the next call may go on with it.
     made: Option<Made>,
+    /// The last commands of which each is the whole of a call, and was planned behind the one before.
+    linked: usize,
 }
 
 impl Capture {
@@ -51,6 +53,8 @@ impl Capture {
 pub(super) struct CapturedCall {
     capture: Arc<Capture>,
     own: Mutex<Captured>,
+    /// What the last captured command made when this call asked for it.
+    before: Mutex<Option<Made>>,
     scratch: Mutex<Vec<Arc<Block>>>,
     /// Estimated time of what is launched next.
     seconds: Mutex<f64>,
@@ -61,6 +65,7 @@ impl CapturedCall {
         Self {
             capture: Arc::clone(capture),
             own: Mutex::default(),
+            before: Mutex::default(),
             scratch: Mutex::default(),
             seconds: Mutex::default(),
         }
@@ -91,18 +96,26 @@ impl CapturedCall {
 
     /// What the last captured command makes, for a call that has no commands yet.
     pub(super) fn made_before(&self) -> Option<Made> {
-        self.capture.captured.lock().made.clone()
+        let made = self.capture.captured.lock().made.clone();
+        self.before.lock().clone_from(&made);
+        made
     }
 
-    /// Puts a command in the place of the last captured one, which `made` something; whether that still is the last one, as
-    /// other threads may capture too.
-    pub(super) fn replace(&self, made: &Made, mut command: Command) -> bool {
+    /// Puts a command in the place of the last captured one, which `made` something, or of those of so many calls, of which each
+    /// has one; whether they still are the last ones, as other threads may capture too.
+    pub(super) fn replace(&self, (made, calls): (&Made, usize), mut command: Command) -> bool {
         let mut captured = self.capture.captured.lock();
         let is_last = captured.made.as_ref().is_some_and(|last| Arc::ptr_eq(last, made));
-        let Some(last) = captured.commands.last_mut().filter(|_| is_last) else { return false };
-        (command.begins_batch, command.seconds) = (last.begins_batch, last.seconds);
-        *last = command;
-        captured.made = None;
+        if !is_last || calls > captured.linked.max(1) {
+            return false;
+        }
+        let first = captured.commands.len() - calls;
+        for replaced in captured.commands.drain(first..) {
+            command.begins_batch |= replaced.begins_batch;
+            command.seconds += replaced.seconds;
+        }
+        captured.commands.push(command);
+        (captured.made, captured.linked) = (None, 0);
         true
     }
 
@@ -127,6 +140,13 @@ impl CapturedCall {
         // A call without commands leaves the last one's.
         if !own.commands.is_empty() {
             let mut captured = self.capture.captured.lock();
+            let before = self.before.lock().take();
+            let goes_on = before.zip(captured.made.as_ref()).is_some_and(|(a, b)| Arc::ptr_eq(&a, b));
+            captured.linked = match own.commands.len() {
+                1 if goes_on => captured.linked + 1,
+                1 => 1,
+                _ => 0,
+            };
             captured.commands.append(&mut own.commands);
             captured.made = own.made;
         }

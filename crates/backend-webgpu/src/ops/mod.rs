@@ -37,6 +37,7 @@ mod reduction;
 mod refused;
 mod rope;
 mod rope_append;
+mod router;
 mod sample;
 mod scatter;
 mod scratch;
@@ -153,6 +154,7 @@ pub fn all_variants() -> Vec<Variant> {
         reduce::variants(),
         rope::variants(),
         rope_append::variants(),
+        router::variants(),
         sample::variants(),
         top_k::variants(),
         scatter::variants(),

@@ -5,6 +5,7 @@ use backend_api::{BackendResult, DType};
 
 use super::copy_bytes::copy_bytes;
 use super::norm_kernels::{MOST_WORDS, Params, Place, Role, Shape, apply, moments, normalize};
+use super::router::NormedRows;
 use super::shared::iterations;
 use super::shared::long_work::{Divisible as _, Run, in_parts};
 use super::shared::row_groups::{BUSY, DeviceSize};
@@ -43,7 +44,10 @@ pub(crate) fn rms_norm(ctx: &OpContext, op: &'static str, desc: &RmsNormDesc) ->
     };
     let &RmsNormDesc { dtype, output_dtype, weight_dtype, rows, columns, eps, .. } = desc;
     let call = Call { dtype, output_dtype, weight_dtype, rows, columns, eps, centred: false, channels: None };
-    call.run(ctx, op, Slices { x, y, residual, sum, weight, bias: None })
+    let slices = Slices { x, y, residual, sum, weight, bias: None };
+    call.run(ctx, op, slices.clone())?;
+    ctx.note_made(|| NormedRows::new(ctx, desc, [&slices.x, &slices.y], slices.weight.as_ref()));
+    Ok(())
 }
 
 /// `output = x / √(mean(x²) + eps) · weight` for packed rows, by the memory of input, output and weight, and the types of
@@ -106,6 +110,7 @@ pub(super) fn row_moments(
 }
 
 /// The memory of a call.
+#[derive(Clone)]
 struct Slices {
     x: DeviceSlice,
     y: DeviceSlice,

@@ -321,12 +321,13 @@ impl OpContext {
         }
     }
 
-    /// Puts a launch in the place of the one that `made` something; whether it is there: not where another thread has
-    /// captured meanwhile, nor in a dry run, in which both ways are noted.
+    /// Puts a launch in the place of the last one, which `made` something, or of those of the last so many calls; whether it is
+    /// there: not where another thread has captured meanwhile or one of several calls took more than a launch, nor in a dry run,
+    /// in which both ways are noted.
     pub(in crate::ops) fn replace<'a>(
         &self,
         op: &'static str,
-        made: &Made,
+        (made, calls): (&Made, usize),
         variant: &'a Variant,
         windows: impl Iterator<Item = &'a Window>,
         params: &'a [u8],
@@ -335,7 +336,7 @@ impl OpContext {
         let dispatch = Dispatch { op, variant, windows, params, grid };
         match &self.mode {
             Mode::Record(_) => Ok(false),
-            Mode::Capture(call) => Ok(call.replace(made, self.command(dispatch)?)),
+            Mode::Capture(call) => Ok(call.replace((made, calls), self.command(dispatch)?)),
             Mode::DryRun(_) => self.launch_bound(dispatch).map(|()| false),
         }
     }
@@ -456,6 +457,19 @@ impl OpContext {
     /// Whether workgroups of a launch can tell each other something, and the device can bind room for that.
     pub(crate) fn has_fixup(&self) -> bool {
         self.gpu().device_scope_barriers && self.device.limits.max_bytes >= 4 * FIXUP_WORDS as u64
+    }
+
+    /// Whether a kernel may bind so many buffers, more than every device has room for.
+    pub(in crate::ops) fn has_bindings(&self, count: usize) -> bool {
+        let limits = &self.gpu().limits;
+        // Where accesses are counted, the counters are one more.
+        let count = count + usize::from(cfg!(feature = "count-out-of-bounds"));
+        // Parameters may be a buffer.
+        let least = limits
+            .max_storage_buffers_per_shader_stage
+            .min(limits.max_bindings_per_bind_group)
+            .min(limits.max_buffers_and_acceleration_structures_per_shader_stage.saturating_sub(1));
+        count <= least as usize
     }
 
     /// A binding of [`FIXUP_WORDS`] words that is every launch's for as long as it runs.

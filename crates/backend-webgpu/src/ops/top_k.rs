@@ -8,7 +8,9 @@ use backend_api::desc::{GatherDesc, IndexShape, SoftmaxDesc, SoftmaxOver, TopKDe
 use backend_api::{BackendResult, DType};
 
 use super::gather::gather_slices;
+use super::router;
 use super::shared::long_work::{Run, in_parts};
+use super::shared::row_top_k::{MOST, place_of_largest, softmax_constant};
 use super::softmax::softmax_slices;
 use crate::kernels::libs::{
     SORT_FROM_ENTRIES, SORT_FROM_F16, SORT_FROM_F32, SORT_FROM_F32_BITS, SORT_FROM_I32, SORT_FROM_U32,
@@ -22,7 +24,7 @@ constants! { struct Constants { indices: bool } }
 constants! { struct ShortConstants { softmax: u32 } }
 
 static TOP_K: KernelSource = kernel!(
-    "reduce/top_k", libs: [GRID, SPECIAL, EXP_BELOW],
+    "reduce/top_k", libs: [GRID, ROW_TOP_K],
     types: ["X"], constants: ShortConstants, params: ShortParams,
     reads: ["x: X"], writes: ["values: X", "indices: u32"],
 );
@@ -87,8 +89,6 @@ params! {
     }
 }
 
-/// Numbers of a row up to which each is counted into its place.
-const SHORT: usize = 512;
 /// Entries that a workgroup sorts.
 const CHUNK: usize = 1024;
 /// Entries kept of a chunk up to which sorting what is kept beats merging.
@@ -127,13 +127,8 @@ const fn number_libs(dtype: DType) -> &'static [Lib] {
 }
 
 fn short_variant(dtype: DType, softmax: Option<SoftmaxOver>) -> Variant {
-    let softmax = match softmax {
-        None => 0,
-        Some(SoftmaxOver::Row) => 2,
-        Some(_) => 1,
-    };
-    let constants = ShortConstants { softmax };
-    if dtype == DType::F32 && softmax == 0 {
+    let constants = ShortConstants { softmax: softmax_constant(softmax) };
+    if dtype == DType::F32 && softmax.is_none() {
         // Values keep their bits.
         return Variant::new(&TOP_K, [DType::U32], constants).with_libs(&[SORT_FROM_F32_BITS]);
     }
@@ -157,8 +152,11 @@ pub(crate) fn top_k(ctx: &OpContext, op: &'static str, desc: &TopKDesc) -> Backe
     let [Some(input), Some(indices), values] = ctx.resolve(op, &desc.operands(op)?)? else { return Ok(()) };
     let &TopKDesc { dtype, rows, columns, k, .. } = desc;
     ctx.require_dtype(op, dtype)?;
+    if router::find_with_product(ctx, op, desc, [Some(&input), Some(&indices), values.as_ref()])? {
+        return Ok(());
+    }
     let to = ctx.output(&indices, DType::I32);
-    if columns <= SHORT {
+    if columns <= MOST {
         let is_shared = values.as_ref().is_some_and(|values| ctx.output(values, dtype).shares_buffer(&to));
         // Browsers refuse to bind a buffer twice that is written.
         if is_shared {
@@ -217,8 +215,6 @@ fn short(
     let indices = indices.map(|indices| ctx.output(indices, DType::I32));
     let values = values.map(|values| ctx.output(values, dtype));
     let variant = short_variant(dtype, softmax.filter(|_| values.is_some()));
-    let last = if softmax == Some(SoftmaxOver::Row) { columns } else { k } - 1;
-    let place_of_largest = if largest { 0 } else { last };
     let mut from = ctx.output(input, dtype);
     for output in [&indices, &values].into_iter().flatten() {
         if from.shares_buffer(output) {
@@ -237,7 +233,7 @@ fn short(
             columns: dim(op, "columns", columns)?,
             k: dim(op, "k", k)?,
             flip: if largest { u32::MAX } else { 0 },
-            largest: dim(op, "k", place_of_largest)?,
+            largest: dim(op, "k", place_of_largest(desc))?,
             writes,
             x: from.offset,
             values: values.offset,

@@ -105,6 +105,11 @@ impl BindingLimits {
 }
 
 impl Window {
+    /// Whether it begins with the element that another window of elements of its type begins with.
+    pub(crate) fn is_at(&self, other: &Self) -> bool {
+        self.block.id() == other.block.id() && (self.start, self.offset) == (other.start, other.offset)
+    }
+
     /// The window of a slice of `dtype` elements, a wide one if the slice is larger than what can be bound.
     pub(crate) fn new(slice: &DeviceSlice, dtype: DType, limits: BindingLimits) -> Self {
         let item = dtype.size() as u8;

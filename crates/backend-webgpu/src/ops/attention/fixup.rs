@@ -1,11 +1,8 @@
 //! Pieces of the keys that the last workgroup of each tile puts together, as lib/attention_fixup explains.
 
-use crate::context::FIXUP_WORDS;
+use crate::context::{FIXUP_COUNTERS, FIXUP_WORDS};
 use crate::device::h200;
 use crate::ops::op_context::OpContext;
-
-/// Counters before the parts, as lib/attention_fixup has them.
-const COUNTERS: usize = 1024;
 
 /// Bytes of workgroup memory that this takes: of a word and what aligns it.
 pub(super) const WORKGROUP_BYTES: usize = 16;
@@ -54,8 +51,8 @@ pub(super) struct Parts {
 impl Parts {
     /// Whether this can be done on the device.
     pub(super) fn fit(self, ctx: &OpContext) -> bool {
-        let words = self.words_of_tile().saturating_mul(self.tiles).saturating_add(COUNTERS);
-        ctx.has_fixup() && self.tiles <= COUNTERS && words <= FIXUP_WORDS
+        let words = self.words_of_tile().saturating_mul(self.tiles).saturating_add(FIXUP_COUNTERS);
+        ctx.has_fixup() && self.tiles <= FIXUP_COUNTERS && words <= FIXUP_WORDS
     }
 
     /// Whether that is faster than a launch for all tiles. Where a compute unit has more than two workgroups, the others'
@@ -141,7 +138,7 @@ mod tests {
     }
 
     fn counters(backend: &WebGpuBackend) -> BackendResult<Vec<u32>> {
-        let bytes = 4 * COUNTERS;
+        let bytes = 4 * FIXUP_COUNTERS;
         let ptr = backend.alloc(bytes)?;
         {
             let call = backend.context("test")?;
@@ -152,7 +149,7 @@ mod tests {
             }
             call.context.commit("test")?;
         }
-        let words = read(backend, ptr, COUNTERS)?;
+        let words = read(backend, ptr, FIXUP_COUNTERS)?;
         backend.free(ptr)?;
         Ok(words)
     }
@@ -178,7 +175,7 @@ mod tests {
                 (0..20).for_each(|_| backend.attention_ext(&desc).unwrap());
                 assert!(attend(&backend, &desc).unwrap() == first, "{kernel}");
             }
-            assert_eq!(counters(&backend).unwrap(), [0; COUNTERS], "{kernel}");
+            assert_eq!(counters(&backend).unwrap(), [0; FIXUP_COUNTERS], "{kernel}");
         }
     }
 
@@ -202,7 +199,7 @@ mod tests {
                 assert!(thread.join().unwrap().unwrap() == wanted);
             }
         });
-        assert_eq!(counters(&backend).unwrap(), [0; COUNTERS]);
+        assert_eq!(counters(&backend).unwrap(), [0; FIXUP_COUNTERS]);
     }
 
     #[test]
@@ -211,8 +208,8 @@ mod tests {
         let call = backend.context("test").unwrap();
         let fit =
             |tiles, rows, pieces| Parts { tiles, rows, pieces, columns: 64, turn: TURN }.fit(&call.context);
-        assert!(fit(9, 4, 300) && fit(COUNTERS, 4, 2));
-        assert!(!fit(COUNTERS + 1, 4, 2), "more tiles than counters");
+        assert!(fit(9, 4, 300) && fit(FIXUP_COUNTERS, 4, 2));
+        assert!(!fit(FIXUP_COUNTERS + 1, 4, 2), "more tiles than counters");
         assert!(!fit(600, 4, 7), "more words than the buffer");
         drop(call);
         // Logarithms have no binding.

@@ -46,6 +46,7 @@ use backend_api::desc::MatmulDesc;
 use crate::kernels::Variant;
 use crate::ops::op_context::OpContext;
 
+use super::router::RouterProduct;
 use super::shared::IS_NATIVE;
 use super::shared::long_work::{explain_parts, in_parts};
 use kernel::Kernel;
@@ -75,7 +76,11 @@ pub(crate) fn matmul(ctx: &OpContext, op: &'static str, desc: &MatmulDesc) -> Ba
     let Some(windows) = windows(ctx, op, desc)? else {
         return Ok(());
     };
-    multiply(ctx, op, desc, &windows)
+    let before = ctx.made_before();
+    multiply(ctx, op, desc, &windows)?;
+    let Windows { a, b, bias, c } = &windows;
+    ctx.note_made(|| RouterProduct::new(desc, [a, b, bias, c], &before?));
+    Ok(())
 }
 
 /// A product that another operation needs, of operands that are checked; the descriptor's handles aren't

@@ -113,7 +113,7 @@ impl QkvProduct {
             && (width == self.columns || has_values_before)
             && desc.qkv.dtype == self.signature.dtypes[1]
             && (desc.rows <= 1 || desc.qkv.ld == self.c_ld)
-            && is_one_place(qkv, &self.c);
+            && qkv.is_at(&self.c);
         let has_pairs_side_by_side = desc.style == RopeStyle::Interleaved && desc.head_dim.is_multiple_of(2);
         let read = || self.reads.iter().chain(reads);
         let all = || read().chain([qkv, cache]);
@@ -124,7 +124,7 @@ impl QkvProduct {
             && has_pairs_side_by_side
             && are_apart
             && are_bindable
-            && has_bindings(ctx, all().count()))
+            && ctx.has_bindings(all().count()))
         {
             return Ok(false);
         }
@@ -153,7 +153,7 @@ impl QkvProduct {
             cache_ld: if desc.cache_rows > 1 { dim(op, "ld of the cache", desc.cache.ld)? } else { 0 },
         };
         let variant = self.kernel.variant(&Signature { cache: Some(desc.cache.dtype), ..self.signature });
-        match ctx.replace(op, made, &variant, all(), bytemuck::bytes_of(&params), self.grid) {
+        match ctx.replace(op, (made, 1), &variant, all(), bytemuck::bytes_of(&params), self.grid) {
             // Each launch may compile by itself.
             Err(error) if error.kind() == ErrorKind::Kernel => {
                 tracing::warn!("{op}: {error}; it takes a launch of its own");
@@ -166,21 +166,3 @@ impl QkvProduct {
 
 /// A bit of the parameter `terms`.
 const HAS_VALUES_BEFORE: u32 = 8;
-
-/// Whether two windows of elements of one type show one operand.
-fn is_one_place(a: &Window, b: &Window) -> bool {
-    a.block.id() == b.block.id() && (a.start, a.offset) == (b.start, b.offset)
-}
-
-/// Whether a kernel may bind so many buffers, more than every device has room for.
-fn has_bindings(ctx: &OpContext, count: usize) -> bool {
-    let limits = &ctx.gpu().limits;
-    // Where accesses are counted, the counters are one more.
-    let count = count + usize::from(cfg!(feature = "count-out-of-bounds"));
-    // Parameters may be a buffer.
-    let least = limits
-        .max_storage_buffers_per_shader_stage
-        .min(limits.max_bindings_per_bind_group)
-        .min(limits.max_buffers_and_acceleration_structures_per_shader_stage.saturating_sub(1));
-    count <= least as usize
-}

@@ -26,17 +26,33 @@ constants! {
     }
 }
 
-static DECODE: KernelSource = KernelSource {
-    cooperative: true,
-    subgroups: true,
-    ..kernel!(
-        native "quant/expert_decode_cooperative",
-        libs: [WORKGROUP_TILES, QUANT_PLANES, FRAGMENT_ELEMENTS, GATE, QUANT_EXPERT_FRAGMENTS, QUANT_EXPERT_INDICES],
-        types: ["TA", "TC"], constants: DecodeConstants, params: Params,
-        reads: ["quants", "high", "scales", "extra", "a: vec4<u32>", "indices: u32", "factors: f32"],
-        writes: ["c: TC"],
-    )
-};
+/// The file for a row of C, with a file that has biases of sums and the bindings that are read.
+macro_rules! one_row {
+    ($biases:ident, $reads:expr) => {
+        KernelSource {
+            cooperative: true,
+            subgroups: true,
+            ..kernel!(
+                native "quant/expert_decode_cooperative",
+                libs: [
+                    WORKGROUP_TILES, QUANT_PLANES, FRAGMENT_ELEMENTS, GATE, QUANT_EXPERT_FRAGMENTS, QUANT_EXPERT_INDICES,
+                    $biases,
+                ],
+                types: ["TA", "TC"], constants: DecodeConstants, params: Params, reads: $reads, writes: ["c: TC"],
+            )
+        }
+    };
+}
+
+static DECODE: KernelSource = one_row!(
+    QUANT_EXPERT_NO_BIASES,
+    ["quants", "high", "scales", "extra", "a: vec4<u32>", "indices: u32", "factors: f32"]
+);
+
+static DECODE_BIASED: KernelSource = one_row!(
+    QUANT_EXPERT_BIASES,
+    ["quants", "high", "scales", "extra", "a: vec4<u32>", "indices: u32", "factors: f32", "bias: f32"]
+);
 
 static ROWS: KernelSource = KernelSource {
     cooperative: true,
@@ -75,8 +91,8 @@ const AT_ONCE: usize = 2;
 /// The workgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tile {
-    /// One row of C.
-    Decode { subgroups: usize },
+    /// One row of C, which may be a sum of products that have biases.
+    Decode { subgroups: usize, biased: bool },
     /// Rows with one expert, which may end within a unit.
     Rows { rows: usize, subgroups: usize, ragged: bool },
 }
@@ -104,7 +120,7 @@ impl Tile {
             0..=FEW_STEPS => LEAST_SUBGROUPS,
             _ => FEW_SUBGROUPS,
         };
-        Self::Decode { subgroups }
+        Self::Decode { subgroups, biased: desc.weights.is_some() && desc.bias.is_some() }
     }
 
     /// The fastest workgroup for a product, if the device and the operands allow it.
@@ -120,7 +136,13 @@ impl Tile {
             return None;
         }
         let format = desc.b.format;
-        let tile = Self::choose(desc, layout.units, ctx.profile().compute_units);
+        let tile = match Self::choose(desc, layout.units, ctx.profile().compute_units) {
+            // Then the sums are another launch's.
+            Self::Decode { subgroups, biased: true } if !ctx.has_bindings(DECODE_BIASED.reads.len() + 1) => {
+                Self::Decode { subgroups, biased: false }
+            }
+            tile => tile,
+        };
         let fits = desc.a.dtype == DType::F16
             && desc.k() > 0
             && desc.k().is_multiple_of(step_of_k(format))
@@ -142,8 +164,21 @@ impl Tile {
 
     const fn subgroups(self) -> usize {
         match self {
-            Self::Decode { subgroups } | Self::Rows { subgroups, .. } => subgroups,
+            Self::Decode { subgroups, .. } | Self::Rows { subgroups, .. } => subgroups,
         }
+    }
+
+    const fn source(self) -> &'static KernelSource {
+        match self {
+            Self::Decode { biased: false, .. } => &DECODE,
+            Self::Decode { biased: true, .. } => &DECODE_BIASED,
+            Self::Rows { .. } => &ROWS,
+        }
+    }
+
+    /// Whether it binds biases beside the weights of sums.
+    pub(super) const fn sums_biases(self) -> bool {
+        matches!(self, Self::Decode { biased: true, .. })
     }
 
     /// Rows of the tiles for which `quant/expert_order` puts indices into order, if it does.
@@ -182,12 +217,12 @@ impl Tile {
         let (gated, gate) = (gate.is_some(), gate.unwrap_or(Gate::Swiglu));
         let types = [DType::F16, dtype];
         let variant = match self {
-            Self::Decode { subgroups } => {
-                Variant::new(&DECODE, types, DecodeConstants { subgroups, half_blocks, gated, gate })
+            Self::Decode { subgroups, .. } => {
+                Variant::new(self.source(), types, DecodeConstants { subgroups, half_blocks, gated, gate })
             }
             Self::Rows { rows, subgroups, ragged } => {
                 let constants = RowsConstants { subgroups, rows, half_blocks, ragged, gated, gate };
-                Variant::new(&ROWS, types, constants)
+                Variant::new(self.source(), types, constants)
             }
         };
         let is_decode = matches!(self, Self::Decode { .. });
@@ -204,21 +239,20 @@ impl Tile {
     fn check(self, ctx: &OpContext, format: QuantFormat, variant: &Variant) -> BackendResult<()> {
         let is_ragged = !matches!(self, Self::Rows { ragged: false, .. });
         let shape = [FRAGMENT + 5, tested_columns(format, 2 * self.subgroups(), is_ragged)];
-        check_experts(ctx, format, shape, variant, self.ordered_rows(), |desc, units| {
-            self.tiling(desc, units)
-        })
+        check_experts(ctx, format, shape, (variant, self), |desc, units| self.tiling(desc, units))
     }
 
     /// Every workgroup.
     fn all() -> impl Iterator<Item = Self> {
-        let decode =
-            [LEAST_SUBGROUPS, FEW_SUBGROUPS, MANY_SUBGROUPS].map(|subgroups| Self::Decode { subgroups });
+        let decode = [LEAST_SUBGROUPS, FEW_SUBGROUPS, MANY_SUBGROUPS]
+            .into_iter()
+            .flat_map(|subgroups| [false, true].map(|biased| Self::Decode { subgroups, biased }));
         let sizes = [FRAGMENT / 2, FRAGMENT, 2 * FRAGMENT]
             .into_iter()
             .flat_map(|rows| [1, LEAST_SUBGROUPS].map(|subgroups| (rows, subgroups)));
         let rows = sizes
             .flat_map(|(rows, subgroups)| [false, true].map(|ragged| Self::Rows { rows, subgroups, ragged }));
-        decode.into_iter().chain(rows)
+        decode.chain(rows)
     }
 }
 
@@ -269,7 +303,9 @@ mod tests {
 
     #[test]
     fn subgroups_have_experts_of_their_own_where_these_have_few_steps() {
-        let shares = |turns, units| Tile::Decode { subgroups: 16 }.shares(QuantFormat::Q4_0, turns, units);
+        let shares = |turns, units| {
+            Tile::Decode { subgroups: 16, biased: false }.shares(QuantFormat::Q4_0, turns, units)
+        };
         // Three steps of eight experts, twelve of four, and 56 of two.
         assert_eq!([shares(8, 6), shares(4, 23), shares(2, 112)], [2, 4, 8]);
         assert_eq!([shares(1, 112), shares(64, 2)], [16, 1]);
@@ -297,9 +333,10 @@ mod tests {
     #[test]
     fn experts_of_a_row_make_its_sums() {
         check_emulated(
-            Tile::Decode { subgroups: 1 },
+            Tile::Decode { subgroups: 1, biased: false },
             [QuantFormat::Q4_0, QuantFormat::Mxfp4, QuantFormat::Q6_K],
         );
+        check_emulated(Tile::Decode { subgroups: 1, biased: true }, [QuantFormat::Q8_0, QuantFormat::Mxfp4]);
     }
 
     #[test]

@@ -104,6 +104,14 @@ impl Kernel {
         }
     }
 
+    /// Whether it binds biases beside the weights of sums.
+    pub(super) const fn sums_biases(self) -> bool {
+        match self {
+            Self::Cooperative(tile) => tile.sums_biases(),
+            _ => false,
+        }
+    }
+
     /// The most iterations of an invocation's loops along a row of so many units, for each of its turns: with those
     /// within a step, as drivers count them that have a limit.
     pub(super) const fn iterations(self, units: usize) -> usize {

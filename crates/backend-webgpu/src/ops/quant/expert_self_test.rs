@@ -4,6 +4,7 @@ use backend_api::desc::{ExpertMatmulDesc, Matrix, QuantMatrix};
 use backend_api::quant::{QuantFormat, QuantLayout, dequantize};
 use backend_api::{BackendResult, DType};
 
+use super::expert_cooperative::Tile;
 use super::expert_operands::{Bound, Operands, Params, Tiling};
 use super::expert_order::{OrderParams, order_variant, words};
 use super::planes::{Planes, Stored};
@@ -21,8 +22,7 @@ pub(super) fn check_experts(
     ctx: &OpContext,
     format: QuantFormat,
     [n, k]: [usize; 2],
-    variant: &Variant,
-    ordered: Option<usize>,
+    (variant, tile): (&Variant, Tile),
     tiling: impl FnOnce(&ExpertMatmulDesc, usize) -> Tiling,
 ) -> BackendResult<()> {
     let layout = QuantLayout::new(OP, format, EXPERTS * n, k)?;
@@ -30,6 +30,7 @@ pub(super) fn check_experts(
     let mut weights = vec![0.0; EXPERTS * n * k];
     dequantize(format, EXPERTS * n, k, &planes, &mut weights)?;
 
+    let ordered = tile.ordered_rows();
     let (rows, used) = ordered.map_or((2, 4), |rows| (rows + 3, 2));
     let pairs = rows * used;
     let is_sum = ordered.is_none();
@@ -43,10 +44,12 @@ pub(super) fn check_experts(
     let stored = test.upload(&planes)?;
     let results = test.results(if is_sum { rows } else { pairs } * n, DType::F32)?;
     let factors_slice = test.upload(bytemuck::cast_slice(&factors))?;
+    let biases: Vec<f32> = (0..EXPERTS * n).map(|at| (at % 7) as f32 - 3.0).collect();
+    let biases_slice = test.upload(bytemuck::cast_slice(&biases))?;
     let windows = Operands {
         a: test.halves(&a)?,
         indices: test.integers(&indices)?,
-        bias: ctx.null(),
+        bias: if tile.sums_biases() { ctx.output(&biases_slice, DType::F32) } else { ctx.null() },
         weights: ctx.output(&factors_slice, DType::F32),
         c: results.window.clone(),
     };
@@ -57,6 +60,7 @@ pub(super) fn check_experts(
     if is_sum {
         desc = desc.with_per_expert(true).with_weights(0);
     }
+    desc.bias = tile.sums_biases().then_some(0);
     let plan = match ordered {
         Some(rows) => {
             let slice = test.upload(&vec![0; 4 * words(OP, &desc, rows)?])?;
@@ -75,7 +79,8 @@ pub(super) fn check_experts(
     let [quants, high, scales, extra] = bound.planes.windows();
     let Operands { a: rows_of_a, indices: chosen, bias, weights: factors_window, c } = &windows;
     let [sixth, seventh] = plan.as_ref().map_or([chosen, factors_window], |plan| [bias, plan]);
-    let windows = [quants, high, scales, extra, rows_of_a, sixth, seventh, c];
+    let before = [quants, high, scales, extra, rows_of_a, sixth, seventh];
+    let windows: Vec<_> = before.into_iter().chain(tile.sums_biases().then_some(bias)).chain([c]).collect();
     test.launch(variant, &windows, &params, linear_grid(OP, params.product.tiles as usize)?)?;
     let found = test.whole_numbers(results)?;
 
@@ -86,8 +91,9 @@ pub(super) fn check_experts(
         }
         let row = if is_sum { pair } else { pair / used };
         let b = &weights[(expert * n + column) * k..][..k];
+        let bias = if tile.sums_biases() { biases[expert * n + column] } else { 0.0 };
         // Sums of integers below 2²⁴, exact in any order.
-        a[row * k..][..k].iter().zip(b).map(|(&a, b)| a as f32 * b).sum()
+        a[row * k..][..k].iter().zip(b).map(|(&a, b)| a as f32 * b).sum::<f32>() + bias
     };
     let wanted = (0..found.len()).map(|at| {
         let (row, column) = (at / n, at % n);

@@ -86,8 +86,8 @@ impl Call<'_> {
     fn sums_apart(&self, desc: &ExpertMatmulDesc, kernel: Kernel) -> bool {
         let is_rounded_between = desc.c.dtype != DType::F32 && self.bound(desc).nth(1).is_some();
         let has_terms = desc.weights.is_some() && desc.used > 0;
-        // A binding has either the bias or the weights.
-        let is_linear = desc.gate.is_none() && desc.bias.is_none();
+        // Of most kernels, a binding has either the bias or the weights.
+        let is_linear = desc.gate.is_none() && (desc.bias.is_none() || kernel.sums_biases());
         let in_one_launch =
             is_linear && !kernel.is_ordered() && !is_rounded_between && self.has_end(desc, kernel);
         has_terms && !in_one_launch
@@ -191,6 +191,7 @@ impl Call<'_> {
                 Some(plan) => vec![quants, high, scales, extra, &here.a, &here.bias, plan],
                 None => vec![quants, high, scales, extra, &here.a, &here.indices, factors],
             };
+            let reads = if kernel.sums_biases() { [reads, vec![&here.bias]].concat() } else { reads };
             let grid = linear_grid(op, params.product.tiles as usize)?;
             ctx.launch(op, &variant, &reads, &here.c, &params, grid)?;
         }

@@ -9,6 +9,7 @@ pub(super) mod long_work;
 pub(super) mod pace;
 pub(super) mod piece_lengths;
 pub(super) mod row_groups;
+pub(super) mod row_top_k;
 pub(super) mod rows;
 pub(super) mod seams;
 pub(super) mod self_test;

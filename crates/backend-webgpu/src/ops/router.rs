@@ -1,0 +1,275 @@
+//! The router of a mixture of experts in one launch: a norm, a product with a row for each expert, and the experts with the
+//! largest products.
+//!
+//! Each takes a launch of its own, and waits for the one before, which costs a few rows more than the work. Behind each other in a
+//! graph, as in a decoder's captured step, one launch makes all three, with all that each of them writes.
+
+use std::sync::Arc;
+
+use backend_api::desc::{BiasAxis, MatmulDesc, RmsNormDesc, SoftmaxOver, TopKDesc};
+use backend_api::{Activation, BackendResult, BackendTranspose, DType, ErrorKind};
+
+use super::capture::Made;
+use super::shared::row_top_k::{MOST, place_of_largest, softmax_constant};
+use crate::context::{FIXUP_COUNTERS, FIXUP_WORDS};
+use crate::kernels::{KernelSource, Variant, constants, kernel, params};
+use crate::memory::DeviceSlice;
+use crate::ops::op_context::{OpContext, dim};
+use crate::recorder::Window;
+
+constants! { struct Constants { lanes: usize, block: usize, softmax: u32 } }
+
+static ROUTER: KernelSource = kernel!(
+    native "tokens/router", libs: [GRID, WORKGROUP, LAST_WORKGROUP, ROW_TOP_K, SORT_KEY],
+    types: ["T"], constants: Constants, params: Params,
+    reads: ["x: vec4<f32>", "scale: vec4<f32>", "b: vec4<T>", "bias: f32"],
+    writes: ["normed: vec4<T>", "c: f32", "values: f32", "indices: u32", "fixup"],
+);
+
+params! {
+    struct Params {
+        // Experts, and those that are found.
+        columns: u32,
+        k: u32,
+        // All ones to find the largest, else 0.
+        flip: u32,
+        // The place of the number whose exponential is 1.
+        largest: u32,
+        // Of four elements, in a row that is normalised.
+        vectors: u32,
+        eps: f32,
+        has_bias: u32,
+        x: u32,
+        scale: u32,
+        b: u32,
+        b_ld: u32,
+        bias: u32,
+        normed: u32,
+        c: u32,
+        c_ld: u32,
+        values: u32,
+        indices: u32,
+    }
+}
+
+/// Rows up to which one launch is faster than three.
+const MOST_ROWS: usize = 16;
+
+/// Elements of a vector.
+const VECTOR: usize = 4;
+
+/// Invocations of a workgroup.
+const WORKGROUP: usize = 256;
+
+/// Invocations that hold a short row, and the most vectors that each holds: with eight, a launch of 8 to 32 rows of 2880 and 4096
+/// takes twice as long as with four of twice as many invocations.
+const LANES: usize = 128;
+const MOST_BLOCK: usize = 4;
+
+/// How a workgroup is divided among rows of experts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tile {
+    /// Invocations of an expert.
+    lanes: usize,
+    /// Vectors that each of them holds.
+    block: usize,
+}
+
+impl Tile {
+    /// For rows of so many elements.
+    fn choose(columns: usize) -> Option<Self> {
+        let vectors = columns / VECTOR;
+        let fits = columns.is_multiple_of(VECTOR) && (1..=MOST_BLOCK * WORKGROUP).contains(&vectors);
+        let lanes = if vectors <= MOST_BLOCK * LANES { LANES } else { WORKGROUP };
+        fits.then(|| Self { lanes, block: vectors.div_ceil(lanes).next_power_of_two() })
+    }
+
+    fn all() -> impl Iterator<Item = Self> {
+        let blocks = (0..).map(|shift| 1 << shift).take_while(|&block| block <= MOST_BLOCK);
+        let narrow = blocks.map(|block| Self { lanes: LANES, block });
+        narrow.chain([Self { lanes: WORKGROUP, block: MOST_BLOCK }])
+    }
+
+    fn variant(self, dtype: DType, softmax: Option<SoftmaxOver>) -> Variant {
+        let Self { lanes, block } = self;
+        Variant::new(&ROUTER, [dtype], Constants { lanes, block, softmax: softmax_constant(softmax) })
+    }
+}
+
+pub(super) fn variants() -> Vec<Variant> {
+    let softmax = [None, Some(SoftmaxOver::Found), Some(SoftmaxOver::Row)];
+    let types =
+        [DType::F32, DType::F16].into_iter().flat_map(|dtype| softmax.map(|softmax| (dtype, softmax)));
+    types.flat_map(|(dtype, softmax)| Tile::all().map(move |tile| tile.variant(dtype, softmax))).collect()
+}
+
+/// Rows of f32 that a launch normalises by their root mean square.
+#[derive(Debug)]
+pub(super) struct NormedRows {
+    rows: usize,
+    columns: usize,
+    dtype: DType,
+    eps: f64,
+    x: Window,
+    weight: Window,
+    y: Window,
+}
+
+impl NormedRows {
+    /// `None` if they aren't what a router's launch makes.
+    pub(super) fn new(
+        ctx: &OpContext,
+        desc: &RmsNormDesc,
+        [x, y]: [&DeviceSlice; 2],
+        weight: Option<&DeviceSlice>,
+    ) -> Option<Made> {
+        let &RmsNormDesc { rows, columns, dtype, weight_dtype, output_dtype, eps, .. } = desc;
+        let is_plain = desc.residual.is_none() && desc.sum.is_none();
+        let is_router =
+            is_plain && rows <= MOST_ROWS && [dtype, weight_dtype] == [DType::F32; 2] && ctx.has_fixup();
+        is_router.then_some(())?;
+        let [x, weight] = [x, weight?].map(|slice| ctx.output(slice, DType::F32));
+        Some(Arc::new(Self {
+            rows,
+            columns,
+            dtype: output_dtype,
+            eps,
+            x,
+            weight,
+            y: ctx.output(y, output_dtype),
+        }))
+    }
+}
+
+/// A product of such rows with a row for each expert.
+#[derive(Debug)]
+pub(super) struct RouterProduct {
+    normed: Made,
+    experts: usize,
+    b: Window,
+    b_ld: usize,
+    bias: Option<Window>,
+    c: Window,
+    c_ld: usize,
+}
+
+impl RouterProduct {
+    /// The product behind what was `made` before; `None` if that isn't its left operand, or it isn't what a router's launch makes.
+    pub(super) fn new(
+        desc: &MatmulDesc,
+        [a_window, b_window, bias, c_window]: [&Window; 4],
+        made: &Made,
+    ) -> Option<Made> {
+        let rows = made.downcast_ref::<NormedRows>()?;
+        let &MatmulDesc { m, n, k, a, b, c, .. } = desc;
+        let is_plain = desc.batch == 1
+            && desc.alpha == 1.0
+            && desc.beta == 0.0
+            && desc.activation == Activation::Identity
+            && (desc.trans_a, desc.trans_b) == (BackendTranspose::NoTrans, BackendTranspose::Trans);
+        let is_of_rows = (m, k) == (rows.rows, rows.columns)
+            && [a.dtype, b.dtype, c.dtype] == [rows.dtype, rows.dtype, DType::F32]
+            && (m == 1 || a.ld == k)
+            && a_window.is_at(&rows.y);
+        let is_by_column = desc.bias.is_none_or(|bias| bias.axis == BiasAxis::Column);
+        let bias = desc.bias.map(|_| bias.clone());
+        let (b_ld, c_ld) = (if n > 1 { b.ld } else { k }, if m > 1 { c.ld } else { n });
+        (is_plain && is_of_rows && is_by_column && n <= MOST && b_ld.is_multiple_of(VECTOR)).then(
+            || -> Made {
+                let (b, c) = (b_window.clone(), c_window.clone());
+                Arc::new(Self { normed: Arc::clone(made), experts: n, b, b_ld, bias, c, c_ld })
+            },
+        )
+    }
+}
+
+/// Finds the largest of a graph's last products in the launch that makes them, if those are the input; whether it does. `slices` are
+/// the memory of the input, the indices and the values.
+pub(super) fn find_with_product(
+    ctx: &OpContext,
+    op: &'static str,
+    desc: &TopKDesc,
+    [input, indices, values]: [Option<&DeviceSlice>; 3],
+) -> BackendResult<bool> {
+    // No page has kernels for it, nor needs the code.
+    if cfg!(target_family = "wasm") || desc.dtype != DType::F32 {
+        return Ok(false);
+    }
+    let Some(made) = ctx.made_before() else { return Ok(false) };
+    let Some(product) = made.downcast_ref::<RouterProduct>() else { return Ok(false) };
+    let Some(rows) = product.normed.downcast_ref::<NormedRows>() else { return Ok(false) };
+    let (Some(input), Some(indices), Some(values), Some(tile)) =
+        (input, indices, values, Tile::choose(rows.columns))
+    else {
+        return Ok(false);
+    };
+    let is_of_product = (desc.rows, desc.columns) == (rows.rows, product.experts)
+        && (desc.rows == 1 || product.c_ld == desc.columns)
+        && ctx.output(input, DType::F32).is_at(&product.c);
+    let words = rows.rows.saturating_mul(product.experts).saturating_add(FIXUP_COUNTERS);
+    if !(is_of_product && rows.rows <= FIXUP_COUNTERS && words <= FIXUP_WORDS) {
+        return Ok(false);
+    }
+    let bias = product.bias.clone().unwrap_or_else(|| ctx.null());
+    let reads = [&rows.x, &rows.weight, &product.b, &bias];
+    let (values, indices) = (ctx.output(values, DType::F32), ctx.output(indices, DType::U32));
+    let writes = [&rows.y, &product.c, &values, &indices, &ctx.fixup()?];
+    let all = || reads.into_iter().chain(writes);
+    let are_apart = (1..).zip(writes).all(|(next, written)| {
+        let others = reads.into_iter().chain(writes[next..].iter().copied());
+        others.into_iter().all(|other| !written.shares_buffer(other))
+    });
+    let vectors = [&rows.x, &rows.weight, &product.b, &rows.y];
+    let are_vectors = vectors.iter().all(|window| window.offset.is_multiple_of(VECTOR as u32));
+    let are_bindable = all().all(|window| !window.block.is_divided() && window.is_bindable());
+    if !(are_apart && are_vectors && are_bindable && ctx.has_bindings(all().count())) {
+        return Ok(false);
+    }
+    let vector = VECTOR as u32;
+    let params = Params {
+        columns: dim(op, "columns", desc.columns)?,
+        k: dim(op, "k", desc.k)?,
+        flip: if desc.largest { u32::MAX } else { 0 },
+        largest: dim(op, "k", place_of_largest(desc))?,
+        vectors: dim(op, "columns", rows.columns / VECTOR)?,
+        eps: rows.eps as f32,
+        has_bias: u32::from(product.bias.is_some()),
+        x: rows.x.offset / vector,
+        scale: rows.weight.offset / vector,
+        b: product.b.offset / vector,
+        b_ld: dim(op, "ldb", product.b_ld / VECTOR)?,
+        bias: bias.offset,
+        normed: rows.y.offset / vector,
+        c: product.c.offset,
+        c_ld: dim(op, "ldc", product.c_ld)?,
+        values: values.offset,
+        indices: indices.offset,
+    };
+    let workgroups = product.experts.div_ceil(WORKGROUP / tile.lanes);
+    let grid = [dim(op, "columns", workgroups)?, dim(op, "rows", rows.rows)?, 1];
+    let variant = tile.variant(rows.dtype, desc.softmax);
+    match ctx.replace(op, (&made, 2), &variant, all(), bytemuck::bytes_of(&params), grid) {
+        // Each launch may compile by itself.
+        Err(error) if error.kind() == ErrorKind::Kernel => {
+            tracing::warn!("{op}: {error}; it takes a launch of its own");
+            Ok(false)
+        }
+        replaced => replaced,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_have_room_in_a_workgroup() {
+        let tile = |columns| Tile::choose(columns).map(|Tile { lanes, block }| (lanes, block));
+        assert_eq!([512, 516, 2048].map(tile), [(128, 1), (128, 2), (128, 4)].map(Some));
+        assert_eq!([2052, 2880, 4096].map(tile), [(256, 4); 3].map(Some));
+        assert_eq!([0, 2, 4094, 4100].map(tile), [None; 4]);
+        for columns in (4..=4096).step_by(4) {
+            assert!(Tile::all().any(|tile| Some(tile) == Tile::choose(columns)), "{columns}");
+        }
+    }
+}
