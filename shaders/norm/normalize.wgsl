@@ -2,7 +2,7 @@
 // CENTRED, the same with 0 for the mean.
 //
 // A row group of invocations works on each row, which they hold in BLOCK vectors each: memory is read once.
-// If SUMMED, v is written too.
+// If SUMMED, v is written too; or results are added to what they are to be added to next.
 //
 // needs: T, W, CENTRED, INPUT, RESIDUAL, SUMMED, BLOCK, the vec of a vector, the rows of vectors, the weights
 // of a column, the sum, the output
@@ -83,7 +83,9 @@ fn normalize(number: u32, slot: u32, lane: u32) {
         affines[0] = affine_of(index, column);
       }
       let affine = affines[select(0u, j, EARLY)];
-      y[params.y_offset + row.first + column] = normal(numbers, mean, scale, affine);
+      let result = normal(numbers, mean, scale, affine);
+      y[params.y_offset + row.first + column] = result;
+      add_result(row.first + column, result);
     }
   }
   if has_edge(row, rank) {

@@ -10,7 +10,7 @@ const SUITES: [&str; 7] = [
     "matmul_kernels",
     "quant_kernels",
     "appended_products",
-    "router",
+    "fused_launches",
     "attention_kernels",
     "conv_kernels",
 ];

@@ -59,7 +59,7 @@ pub(crate) struct Context {
 /// device.
 pub(crate) const FIXUP_WORDS: usize = 1 << 20;
 
-/// Those at the begin in which workgroups are counted, as lib/last_workgroup has them.
+/// Counters of workgroups, with which these words begin, as lib/last_workgroup has them.
 pub(crate) const FIXUP_COUNTERS: usize = 1024;
 
 impl Context {

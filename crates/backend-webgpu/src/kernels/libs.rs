@@ -345,6 +345,8 @@ libs! {
     /// Where a normalisation writes its input's sum with the residual, or doesn't.
     NORM_SUM = "norm_sum",
     NORM_NO_SUM = "norm_no_sum",
+    /// Rows that results of a normalisation are added to.
+    NORM_ADDED = native "norm_added",
     NORM_OUTPUT = "norm_output",
     NORM_OUTPUT_HALF_1 = "norm_output_half_1",
     NORM_OUTPUT_HALF_4 = "norm_output_half_4",

@@ -5,6 +5,7 @@ use backend_api::support::{Loop, Operand};
 use backend_api::{BackendResult, BinaryOp, CompareOp, DType};
 
 use super::elementwise::{in_output, number_bits};
+use super::normed_rows::add_with_norm;
 use super::shared::strided_loops::{Shape, Stretch, StridedLoops, shapes_of};
 use crate::kernels::libs::REMAINDER;
 use crate::kernels::{Function, KernelSource, Lib, Origin, Variant, constants, kernel, params};
@@ -93,7 +94,12 @@ fn variant(function: Function, types: [DType; 2], shape: Shape, [a_from, b_from]
 /// `output = op(a, b)`.
 pub(crate) fn binary(ctx: &OpContext, op: &'static str, desc: &BinaryDesc<'_>) -> BackendResult<()> {
     let types = [desc.output.dtype; 2];
-    zip(ctx, op, desc.operands(op)?, [desc.a, desc.b], types, Function::Binary(desc.op))
+    let (operands, loops) = desc.operands(op)?;
+    let is_contiguous = matches!(loops.as_slice(), [(_, [1, 1, 1])]);
+    if add_with_norm(ctx, op, desc, &operands, is_contiguous)? {
+        return Ok(());
+    }
+    zip(ctx, op, (operands, loops), [desc.a, desc.b], types, Function::Binary(desc.op))
 }
 
 /// `output = a op b`.

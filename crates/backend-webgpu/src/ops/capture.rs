@@ -37,8 +37,17 @@ struct Captured {
     commands: Vec<Command>,
     /// What the last of them makes, if the next call may go on with it.
     made: Option<Made>,
-    /// The last commands of which each is the whole of a call, and was planned behind the one before.
-    linked: usize,
+    /// How many commands each of the last calls has, of those that were planned right behind each other.
+    linked: Vec<usize>,
+}
+
+/// What a command takes the place of.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Replaced {
+    /// The last command.
+    Launch,
+    /// All commands of the last calls, so many.
+    Calls(usize),
 }
 
 impl Capture {
@@ -101,21 +110,30 @@ impl CapturedCall {
         made
     }
 
-    /// Puts a command in the place of the last captured one, which `made` something, or of those of so many calls, of which each
-    /// has one; whether they still are the last ones, as other threads may capture too.
-    pub(super) fn replace(&self, (made, calls): (&Made, usize), mut command: Command) -> bool {
+    /// Puts a command in the place of the last captured ones, of which the last `made` something; whether they still are the last
+    /// ones, as other threads may capture too.
+    pub(super) fn replace(&self, made: &Made, replaced: Replaced, mut command: Command) -> bool {
         let mut captured = self.capture.captured.lock();
         let is_last = captured.made.as_ref().is_some_and(|last| Arc::ptr_eq(last, made));
-        if !is_last || calls > captured.linked.max(1) {
+        let count = match replaced {
+            Replaced::Launch => Some(1),
+            Replaced::Calls(calls) => {
+                let others = captured.linked.len().checked_sub(calls);
+                others.map(|others| captured.linked[others..].iter().sum())
+            }
+        };
+        let Some(first) = count.and_then(|count| captured.commands.len().checked_sub(count)) else {
+            return false;
+        };
+        if !is_last {
             return false;
         }
-        let first = captured.commands.len() - calls;
         for replaced in captured.commands.drain(first..) {
             command.begins_batch |= replaced.begins_batch;
             command.seconds += replaced.seconds;
         }
         captured.commands.push(command);
-        (captured.made, captured.linked) = (None, 0);
+        (captured.made, captured.linked) = (None, Vec::new());
         true
     }
 
@@ -142,11 +160,10 @@ impl CapturedCall {
             let mut captured = self.capture.captured.lock();
             let before = self.before.lock().take();
             let goes_on = before.zip(captured.made.as_ref()).is_some_and(|(a, b)| Arc::ptr_eq(&a, b));
-            captured.linked = match own.commands.len() {
-                1 if goes_on => captured.linked + 1,
-                1 => 1,
-                _ => 0,
-            };
+            if !goes_on {
+                captured.linked.clear();
+            }
+            captured.linked.push(own.commands.len());
             captured.commands.append(&mut own.commands);
             captured.made = own.made;
         }

@@ -21,6 +21,7 @@ mod matmul;
 mod movement;
 mod norm;
 mod norm_kernels;
+mod normed_rows;
 mod op_context;
 #[cfg(test)]
 mod plans;

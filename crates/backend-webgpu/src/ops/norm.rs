@@ -1,11 +1,14 @@
 //! Layer, root-mean-square and group normalisation: rows of elements, each by its own moments.
 
+use std::sync::Arc;
+
 use backend_api::desc::{GroupNormDesc, LayerNormDesc, RmsNormDesc};
 use backend_api::{BackendResult, DType};
 
+use super::capture::Made;
 use super::copy_bytes::copy_bytes;
 use super::norm_kernels::{MOST_WORDS, Params, Place, Role, Shape, apply, moments, normalize};
-use super::router::NormedRows;
+use super::normed_rows::NormedRows;
 use super::shared::iterations;
 use super::shared::long_work::{Divisible as _, Run, in_parts};
 use super::shared::row_groups::{BUSY, DeviceSize};
@@ -44,10 +47,7 @@ pub(crate) fn rms_norm(ctx: &OpContext, op: &'static str, desc: &RmsNormDesc) ->
     };
     let &RmsNormDesc { dtype, output_dtype, weight_dtype, rows, columns, eps, .. } = desc;
     let call = Call { dtype, output_dtype, weight_dtype, rows, columns, eps, centred: false, channels: None };
-    let slices = Slices { x, y, residual, sum, weight, bias: None };
-    call.run(ctx, op, slices.clone())?;
-    ctx.note_made(|| NormedRows::new(ctx, desc, [&slices.x, &slices.y], slices.weight.as_ref()));
-    Ok(())
+    call.run(ctx, op, Slices { x, y, residual, sum, weight, bias: None })
 }
 
 /// `output = x / √(mean(x²) + eps) · weight` for packed rows, by the memory of input, output and weight, and the types of
@@ -110,7 +110,6 @@ pub(super) fn row_moments(
 }
 
 /// The memory of a call.
-#[derive(Clone)]
 struct Slices {
     x: DeviceSlice,
     y: DeviceSlice,
@@ -275,7 +274,25 @@ impl Call {
             (params.turns, params.rows_before) = (rows.seams.turns, rows.seams.rows_before);
             let variant = normalize(shape, role, rows.block, rows.shuffled);
             let grid = rows.grid(op, self.rows)?;
-            return launch(&variant, &[&x, &residual, &weight, &bias], &params, grid);
+            launch(&variant, &[&x, &residual, &weight, &bias], &params, grid)?;
+            ctx.note_made(|| {
+                let in_place = input_place == Place::Output;
+                NormedRows::of_f32(role, shape).then(|| -> Made {
+                    Arc::new(NormedRows {
+                        rows: self.rows,
+                        columns: self.columns,
+                        shape,
+                        x: if in_place { output.clone() } else { x },
+                        in_place,
+                        weight,
+                        y: output.clone(),
+                        held: (rows.block, rows.shuffled),
+                        params,
+                        grid,
+                    })
+                })
+            });
+            return Ok(());
         }
 
         // First the moments of the rows, by as many workgroups as it takes, then every number.

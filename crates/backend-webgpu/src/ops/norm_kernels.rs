@@ -5,9 +5,10 @@ use backend_api::DType;
 use super::shared::rows::Rows;
 use super::shared::vec_width::VecWidth;
 use crate::kernels::libs::{
-    GRID, NORM_EDGES, NORM_NO_EDGES, NORM_OUTPUT, NORM_OUTPUT_HALF_1, NORM_OUTPUT_HALF_4, NORM_RESULT,
-    NORM_ROW, NORM_SUM, REDUCE, ROW_SHUFFLES, ROWS_HALVES, ROWS_WHOLE, VEC_1, VEC_2, VEC_4, WEIGHTS_CHANNEL,
-    WEIGHTS_COLUMN, WEIGHTS_COLUMN_F32, WEIGHTS_COLUMN_HALVES, WEIGHTS_COLUMN_HALVES_F32, WORKGROUP,
+    GRID, NORM_ADDED, NORM_EDGES, NORM_NO_EDGES, NORM_OUTPUT, NORM_OUTPUT_HALF_1, NORM_OUTPUT_HALF_4,
+    NORM_RESULT, NORM_ROW, NORM_SUM, REDUCE, ROW_SHUFFLES, ROWS_HALVES, ROWS_WHOLE, VEC_1, VEC_2, VEC_4,
+    WEIGHTS_CHANNEL, WEIGHTS_COLUMN, WEIGHTS_COLUMN_F32, WEIGHTS_COLUMN_HALVES, WEIGHTS_COLUMN_HALVES_F32,
+    WORKGROUP,
 };
 use crate::kernels::{KernelSource, Lib, Variant, constants, kernel, numbered, params};
 
@@ -29,12 +30,21 @@ const NORMALIZE_SUM_ROWS: KernelSource = KernelSource {
 
 const WITH_SUM: &[&str] = &["y: Output", "sums: V"];
 
+/// The file whose second output is what results are added to.
+const NORMALIZE_ADDED_ROWS: KernelSource = KernelSource {
+    libs: &[GRID, REDUCE, NORM_ROW, NORM_RESULT, NORM_ADDED],
+    writes: WITH_SUM,
+    ..NORMALIZE_ROWS
+};
+
 static NORMALIZE: KernelSource = NORMALIZE_ROWS;
 static NORMALIZE_SUM: KernelSource = NORMALIZE_SUM_ROWS;
+static NORMALIZE_ADDED: KernelSource = NORMALIZE_ADDED_ROWS;
 
 /// The files for rows of which each is shared within a subgroup.
 static NORMALIZE_SHUFFLED: KernelSource = KernelSource { subgroups: true, ..NORMALIZE_ROWS };
 static NORMALIZE_SUM_SHUFFLED: KernelSource = KernelSource { subgroups: true, ..NORMALIZE_SUM_ROWS };
+static NORMALIZE_ADDED_SHUFFLED: KernelSource = KernelSource { subgroups: true, ..NORMALIZE_ADDED_ROWS };
 
 static MOMENTS: KernelSource = kernel!(
     "norm/moments", libs: [GRID, REDUCE, WORKGROUP, NORM_ROW],
@@ -92,7 +102,7 @@ numbered! {
 pub(super) const MOST_WORDS: u32 = 16;
 
 /// How memory is read.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) dtype: DType,
     pub(super) output_dtype: DType,
@@ -103,6 +113,14 @@ pub(super) struct Shape {
 }
 
 impl Shape {
+    const F32: Self = Self {
+        dtype: DType::F32,
+        output_dtype: DType::F32,
+        weight_dtype: DType::F32,
+        vec_width: VecWidth::Four,
+        channels: false,
+    };
+
     fn types(self) -> [DType; 3] {
         [self.dtype, self.weight_dtype, self.output_dtype]
     }
@@ -213,6 +231,14 @@ pub(super) fn normalize(shape: Shape, role: Role, block: u32, shuffled: bool) ->
     Variant::new(source, shape.types(), constants).with_libs(shape.row_libs(shuffled))
 }
 
+/// Rows of f32 in registers that are also added to others, without a mean or a residual.
+pub(super) fn normalize_added(vec_width: VecWidth, input: Place, block: u32, shuffled: bool) -> Variant {
+    let source = if shuffled { &NORMALIZE_ADDED_SHUFFLED } else { &NORMALIZE_ADDED };
+    let shape = Shape { vec_width, ..Shape::F32 };
+    let role = Role { centred: false, input, residual: Place::Absent, summed: false };
+    Variant::new(source, shape.types(), RowConstants { role, block }).with_libs(shape.row_libs(shuffled))
+}
+
 /// The moments of long rows.
 pub(super) fn moments(dtype: DType, vec_width: VecWidth, residual: Place) -> Variant {
     Variant::new(&MOMENTS, [dtype], MomentsConstants { residual }).with_libs(vec_width.libs())
@@ -245,6 +271,11 @@ pub(super) fn variants() -> Vec<Variant> {
             }));
             variants.extend([VecWidth::One, VecWidth::Four].map(|vec_width| apply(shape(vec_width), role)));
         }
+    }
+    for input in [Place::Bound, Place::Output] {
+        variants.extend(Rows::shapes(F32).flat_map(|(vec_width, block)| {
+            [false, true].map(|shuffled| normalize_added(vec_width, input, block, shuffled))
+        }));
     }
     for dtype in [F32, F16] {
         for vec_width in [VecWidth::One, VecWidth::Four] {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use backend_api::support::Operand;
 use backend_api::{BackendError, BackendResult, DType};
 
-use super::capture::{Capture, CapturedCall, Made};
+use super::capture::{Capture, CapturedCall, Made, Replaced};
 use super::scratch::{Part, Scratch};
 use super::shared::kernel_override::Override;
 use super::shared::pace::Pace;
@@ -321,13 +321,12 @@ impl OpContext {
         }
     }
 
-    /// Puts a launch in the place of the last one, which `made` something, or of those of the last so many calls; whether it is
-    /// there: not where another thread has captured meanwhile or one of several calls took more than a launch, nor in a dry run,
-    /// in which both ways are noted.
+    /// Puts a launch in the place of the last ones, of which the last `made` something; whether it is there: not where another
+    /// thread has captured meanwhile, nor in a dry run, in which both ways are noted.
     pub(in crate::ops) fn replace<'a>(
         &self,
         op: &'static str,
-        (made, calls): (&Made, usize),
+        (made, replaced): (&Made, Replaced),
         variant: &'a Variant,
         windows: impl Iterator<Item = &'a Window>,
         params: &'a [u8],
@@ -336,7 +335,7 @@ impl OpContext {
         let dispatch = Dispatch { op, variant, windows, params, grid };
         match &self.mode {
             Mode::Record(_) => Ok(false),
-            Mode::Capture(call) => Ok(call.replace((made, calls), self.command(dispatch)?)),
+            Mode::Capture(call) => Ok(call.replace(made, replaced, self.command(dispatch)?)),
             Mode::DryRun(_) => self.launch_bound(dispatch).map(|()| false),
         }
     }

@@ -6,10 +6,11 @@
 
 use std::sync::Arc;
 
-use backend_api::desc::{BiasAxis, MatmulDesc, RmsNormDesc, SoftmaxOver, TopKDesc};
+use backend_api::desc::{BiasAxis, MatmulDesc, SoftmaxOver, TopKDesc};
 use backend_api::{Activation, BackendResult, BackendTranspose, DType, ErrorKind};
 
-use super::capture::Made;
+use super::capture::{Made, Replaced};
+use super::normed_rows::NormedRows;
 use super::shared::row_top_k::{MOST, place_of_largest, softmax_constant};
 use crate::context::{FIXUP_COUNTERS, FIXUP_WORDS};
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
@@ -61,10 +62,10 @@ const VECTOR: usize = 4;
 /// Invocations of a workgroup.
 const WORKGROUP: usize = 256;
 
-/// Invocations that hold a short row, and the most vectors that each holds: with eight, a launch of 8 to 32 rows of 2880 and 4096
-/// takes twice as long as with four of twice as many invocations.
+/// Invocations that hold a short row, and the vectors that each of them holds at most, or of a workgroup that holds a long one.
 const LANES: usize = 128;
-const MOST_BLOCK: usize = 4;
+const SHORT_BLOCK: usize = 4;
+const LONG_BLOCK: usize = 8;
 
 /// How a workgroup is divided among rows of experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,15 +80,15 @@ impl Tile {
     /// For rows of so many elements.
     fn choose(columns: usize) -> Option<Self> {
         let vectors = columns / VECTOR;
-        let fits = columns.is_multiple_of(VECTOR) && (1..=MOST_BLOCK * WORKGROUP).contains(&vectors);
-        let lanes = if vectors <= MOST_BLOCK * LANES { LANES } else { WORKGROUP };
+        let fits = columns.is_multiple_of(VECTOR) && (1..=LONG_BLOCK * WORKGROUP).contains(&vectors);
+        let lanes = if vectors <= SHORT_BLOCK * LANES { LANES } else { WORKGROUP };
         fits.then(|| Self { lanes, block: vectors.div_ceil(lanes).next_power_of_two() })
     }
 
     fn all() -> impl Iterator<Item = Self> {
-        let blocks = (0..).map(|shift| 1 << shift).take_while(|&block| block <= MOST_BLOCK);
-        let narrow = blocks.map(|block| Self { lanes: LANES, block });
-        narrow.chain([Self { lanes: WORKGROUP, block: MOST_BLOCK }])
+        let narrow = [1, 2, SHORT_BLOCK].map(|block| Self { lanes: LANES, block });
+        let wide = [SHORT_BLOCK, LONG_BLOCK].map(|block| Self { lanes: WORKGROUP, block });
+        narrow.into_iter().chain(wide)
     }
 
     fn variant(self, dtype: DType, softmax: Option<SoftmaxOver>) -> Variant {
@@ -103,45 +104,7 @@ pub(super) fn variants() -> Vec<Variant> {
     types.flat_map(|(dtype, softmax)| Tile::all().map(move |tile| tile.variant(dtype, softmax))).collect()
 }
 
-/// Rows of f32 that a launch normalises by their root mean square.
-#[derive(Debug)]
-pub(super) struct NormedRows {
-    rows: usize,
-    columns: usize,
-    dtype: DType,
-    eps: f64,
-    x: Window,
-    weight: Window,
-    y: Window,
-}
-
-impl NormedRows {
-    /// `None` if they aren't what a router's launch makes.
-    pub(super) fn new(
-        ctx: &OpContext,
-        desc: &RmsNormDesc,
-        [x, y]: [&DeviceSlice; 2],
-        weight: Option<&DeviceSlice>,
-    ) -> Option<Made> {
-        let &RmsNormDesc { rows, columns, dtype, weight_dtype, output_dtype, eps, .. } = desc;
-        let is_plain = desc.residual.is_none() && desc.sum.is_none();
-        let is_router =
-            is_plain && rows <= MOST_ROWS && [dtype, weight_dtype] == [DType::F32; 2] && ctx.has_fixup();
-        is_router.then_some(())?;
-        let [x, weight] = [x, weight?].map(|slice| ctx.output(slice, DType::F32));
-        Some(Arc::new(Self {
-            rows,
-            columns,
-            dtype: output_dtype,
-            eps,
-            x,
-            weight,
-            y: ctx.output(y, output_dtype),
-        }))
-    }
-}
-
-/// A product of such rows with a row for each expert.
+/// A product of normalised rows with a row for each expert.
 #[derive(Debug)]
 pub(super) struct RouterProduct {
     normed: Made,
@@ -167,8 +130,11 @@ impl RouterProduct {
             && desc.beta == 0.0
             && desc.activation == Activation::Identity
             && (desc.trans_a, desc.trans_b) == (BackendTranspose::NoTrans, BackendTranspose::Trans);
+        let dtype = rows.shape.output_dtype;
         let is_of_rows = (m, k) == (rows.rows, rows.columns)
-            && [a.dtype, b.dtype, c.dtype] == [rows.dtype, rows.dtype, DType::F32]
+            && m <= MOST_ROWS
+            && [a.dtype, b.dtype, c.dtype] == [dtype, dtype, DType::F32]
+            && rows.is_weighted()
             && (m == 1 || a.ld == k)
             && a_window.is_at(&rows.y);
         let is_by_column = desc.bias.is_none_or(|bias| bias.axis == BiasAxis::Column);
@@ -207,7 +173,7 @@ pub(super) fn find_with_product(
         && (desc.rows == 1 || product.c_ld == desc.columns)
         && ctx.output(input, DType::F32).is_at(&product.c);
     let words = rows.rows.saturating_mul(product.experts).saturating_add(FIXUP_COUNTERS);
-    if !(is_of_product && rows.rows <= FIXUP_COUNTERS && words <= FIXUP_WORDS) {
+    if !(is_of_product && ctx.has_fixup() && words <= FIXUP_WORDS) {
         return Ok(false);
     }
     let bias = product.bias.clone().unwrap_or_else(|| ctx.null());
@@ -232,7 +198,7 @@ pub(super) fn find_with_product(
         flip: if desc.largest { u32::MAX } else { 0 },
         largest: dim(op, "k", place_of_largest(desc))?,
         vectors: dim(op, "columns", rows.columns / VECTOR)?,
-        eps: rows.eps as f32,
+        eps: rows.params.eps,
         has_bias: u32::from(product.bias.is_some()),
         x: rows.x.offset / vector,
         scale: rows.weight.offset / vector,
@@ -247,8 +213,8 @@ pub(super) fn find_with_product(
     };
     let workgroups = product.experts.div_ceil(WORKGROUP / tile.lanes);
     let grid = [dim(op, "columns", workgroups)?, dim(op, "rows", rows.rows)?, 1];
-    let variant = tile.variant(rows.dtype, desc.softmax);
-    match ctx.replace(op, (&made, 2), &variant, all(), bytemuck::bytes_of(&params), grid) {
+    let variant = tile.variant(rows.shape.output_dtype, desc.softmax);
+    match ctx.replace(op, (&made, Replaced::Calls(2)), &variant, all(), bytemuck::bytes_of(&params), grid) {
         // Each launch may compile by itself.
         Err(error) if error.kind() == ErrorKind::Kernel => {
             tracing::warn!("{op}: {error}; it takes a launch of its own");
@@ -266,9 +232,9 @@ mod tests {
     fn rows_have_room_in_a_workgroup() {
         let tile = |columns| Tile::choose(columns).map(|Tile { lanes, block }| (lanes, block));
         assert_eq!([512, 516, 2048].map(tile), [(128, 1), (128, 2), (128, 4)].map(Some));
-        assert_eq!([2052, 2880, 4096].map(tile), [(256, 4); 3].map(Some));
-        assert_eq!([0, 2, 4094, 4100].map(tile), [None; 4]);
-        for columns in (4..=4096).step_by(4) {
+        assert_eq!([2052, 4096, 4100, 8192].map(tile), [(256, 4), (256, 4), (256, 8), (256, 8)].map(Some));
+        assert_eq!([0, 2, 4094, 8196].map(tile), [None; 4]);
+        for columns in (4..=8192).step_by(4) {
             assert!(Tile::all().any(|tile| Some(tile) == Tile::choose(columns)), "{columns}");
         }
     }

@@ -10,7 +10,7 @@ use backend_api::{Activation, BackendResult, ErrorKind};
 use super::kernel::{Kernel, Signature};
 use super::operands::{Params, ProductParams};
 use crate::kernels::params;
-use crate::ops::capture::Made;
+use crate::ops::capture::{Made, Replaced};
 use crate::ops::op_context::{OpContext, dim};
 use crate::recorder::Window;
 
@@ -153,7 +153,14 @@ impl QkvProduct {
             cache_ld: if desc.cache_rows > 1 { dim(op, "ld of the cache", desc.cache.ld)? } else { 0 },
         };
         let variant = self.kernel.variant(&Signature { cache: Some(desc.cache.dtype), ..self.signature });
-        match ctx.replace(op, (made, 1), &variant, all(), bytemuck::bytes_of(&params), self.grid) {
+        match ctx.replace(
+            op,
+            (made, Replaced::Launch),
+            &variant,
+            all(),
+            bytemuck::bytes_of(&params),
+            self.grid,
+        ) {
             // Each launch may compile by itself.
             Err(error) if error.kind() == ErrorKind::Kernel => {
                 tracing::warn!("{op}: {error}; it takes a launch of its own");

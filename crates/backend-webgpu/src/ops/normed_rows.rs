@@ -1,0 +1,97 @@
+//! Rows that a graph's last launch normalises, with which the next call can share it.
+
+use backend_api::desc::BinaryDesc;
+use backend_api::support::Operand;
+use backend_api::{BackendResult, BinaryOp, DType, ErrorKind};
+
+use super::capture::{Made, Replaced};
+use super::norm_kernels::{Params, Place, Role, Shape, normalize_added};
+use super::op_context::OpContext;
+use crate::memory::DeviceSlice;
+use crate::recorder::Window;
+
+/// The launch that normalises all rows of a call by their root mean square, as they are.
+#[derive(Debug)]
+pub(super) struct NormedRows {
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+    pub(super) shape: Shape,
+    /// The input, whether it is the output, and a weight if there is one.
+    pub(super) x: Window,
+    pub(super) in_place: bool,
+    pub(super) weight: Window,
+    pub(super) y: Window,
+    /// How rows are held, as [`normalize_added`] takes it.
+    pub(super) held: (u32, bool),
+    pub(super) params: Params,
+    pub(super) grid: [u32; 3],
+}
+
+impl NormedRows {
+    /// Whether there is a weight, and nothing else.
+    pub(super) const fn is_weighted(&self) -> bool {
+        self.params.scaled == 1
+    }
+
+    /// Whether a launch that isn't a pair's may take the rows: of f32, and of weights of that type.
+    pub(super) fn of_f32(role: Role, shape: Shape) -> bool {
+        let is_plain = !role.centred && role.residual == Place::Absent && !role.summed;
+        is_plain && !shape.channels && [shape.dtype, shape.weight_dtype] == [DType::F32; 2]
+    }
+
+    /// Has the launch also add what it makes to `sums`, the memory of as many rows.
+    fn add_to(&self, ctx: &OpContext, op: &'static str, made: &Made, sums: &Window) -> BackendResult<bool> {
+        let width = self.shape.vec_width.width() as u32;
+        let null = ctx.null();
+        let x = if self.in_place { &null } else { &self.x };
+        let windows = [x, &null, &self.weight, &null, &self.y, sums];
+        let are_apart = !sums.shares_buffer(&self.y)
+            && [x, &self.weight]
+                .into_iter()
+                .all(|read| !read.shares_buffer(sums) && !read.shares_buffer(&self.y));
+        let are_bindable = windows.iter().all(|window| !window.block.is_divided() && window.is_bindable());
+        if !(are_apart && are_bindable && sums.offset.is_multiple_of(width)) {
+            return Ok(false);
+        }
+        let params = Params { sum_offset: sums.offset / width, ..self.params };
+        let input = if self.in_place { Place::Output } else { Place::Bound };
+        let variant = normalize_added(self.shape.vec_width, input, self.held.0, self.held.1);
+        let replaced = (made, Replaced::Launch);
+        match ctx.replace(op, replaced, &variant, windows.into_iter(), bytemuck::bytes_of(&params), self.grid)
+        {
+            // Each launch may compile by itself.
+            Err(error) if error.kind() == ErrorKind::Kernel => {
+                tracing::warn!("{op}: {error}; it takes a launch of its own");
+                Ok(false)
+            }
+            replaced => replaced,
+        }
+    }
+}
+
+/// Adds a graph's last rows to others in the launch that normalises them, if `desc` does that; whether it does.
+pub(super) fn add_with_norm(
+    ctx: &OpContext,
+    op: &'static str,
+    desc: &BinaryDesc<'_>,
+    operands: &[Operand; 3],
+    is_contiguous: bool,
+) -> BackendResult<bool> {
+    // A page, which captures no decoder's step that would gain, needn't load the code.
+    if cfg!(target_family = "wasm") || desc.op != BinaryOp::Add || !is_contiguous {
+        return Ok(false);
+    }
+    let Some(made) = ctx.made_before() else { return Ok(false) };
+    let Some(rows) = made.downcast_ref::<NormedRows>() else { return Ok(false) };
+    let [Some(a), Some(b), Some(output)] = ctx.resolve(op, operands)? else { return Ok(false) };
+    let is_f32 = [desc.output.dtype, rows.shape.output_dtype] == [DType::F32; 2];
+    let bytes = rows.rows.saturating_mul(rows.columns).saturating_mul(DType::F32.size());
+    let is = |slice: &DeviceSlice, other: &DeviceSlice| slice.region() == other.region();
+    let others = if is(&a, &output) { &b } else { &a };
+    let in_place = is(&a, &output) || is(&b, &output);
+    let [added, sums] = [others, &output].map(|slice| ctx.output(slice, DType::F32));
+    if !(is_f32 && in_place && output.len == bytes && others.len == bytes && added.is_at(&rows.y)) {
+        return Ok(false);
+    }
+    rows.add_to(ctx, op, &made, &sums)
+}
