@@ -211,6 +211,12 @@ pub(super) fn suits(ctx: &OpContext, desc: &AttentionDesc, workgroup: Workgroup)
         && Pieces::fit(desc, workgroup.rows)
 }
 
+/// Steps in which such a workgroup takes all keys.
+pub(super) fn steps(ctx: &OpContext, desc: &AttentionDesc, workgroup: Workgroup) -> Option<usize> {
+    let tile = Tile::find(workgroup, ctx.gpu().subgroup, desc)?;
+    Some(desc.seq_kv.div_ceil(TURNS * tile.slots()))
+}
+
 /// Whether such a workgroup takes all keys in few steps.
 pub(super) fn has_few_keys(ctx: &OpContext, desc: &AttentionDesc, workgroup: Workgroup) -> bool {
     Tile::find(workgroup, ctx.gpu().subgroup, desc).is_some_and(|tile| desc.seq_kv <= tile.few_keys())

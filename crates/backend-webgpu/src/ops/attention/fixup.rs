@@ -63,7 +63,7 @@ impl Parts {
     }
 
     /// Nanoseconds of a tile's last workgroup.
-    fn tail(self) -> usize {
+    pub(super) fn tail(self) -> usize {
         let fours = self.rows.saturating_mul(self.columns.div_ceil(4));
         let turns = self.pieces.div_ceil(PIECES_OF_TURN).saturating_mul(fours.div_ceil(FOURS_OF_TURN));
         TAIL.saturating_add(turns.saturating_mul(self.turn))

@@ -57,6 +57,20 @@ const LEAST_SHARED: usize = 3;
 /// The fewest keys that are worth a piece of their own.
 const LEAST_KEYS: usize = 64;
 
+/// The most steps of a workgroup of attention/decode that is faster than a wide one, if the device runs all of those at once. On an
+/// H200, 14 heads over 2 of 64 elements take 5.4 and 5.2 µs for 256 keys of f16 (4 steps), 5.7 and 6.0 for 320, 6.8 and 6.1 for 428
+/// (7); of f32 5.5 and 5.9 for 160 keys (5 steps), 6.3 and 5.8 for 220 (7).
+const MOST_NARROW_STEPS: usize = 5;
+
+/// Nanoseconds of a step of a wide workgroup, and by how much attention/decode_cooperative takes longer besides putting pieces
+/// together. On an H200, heads of 64 take 6.2, 6.9 and 7.5 µs for 2, 3 and 4 steps, and 6.5 so; those of 128 over 8 of keys 6.2,
+/// 6.9, 7.6 and 6.7, over 4 6.1, 6.8, 7.5 and 7.6 to 7.8.
+const WIDE_STEP: usize = 700;
+const FRAGMENTS_AHEAD: usize = 1000;
+
+/// Steps of a wide workgroup that may take longer than that.
+const LEAST_SLOW_STEPS: usize = 3;
+
 impl Kernel {
     /// Every kernel in every tile.
     pub(super) fn all() -> impl Iterator<Item = Self> {
@@ -326,10 +340,18 @@ fn tile_of_fragments(desc: &AttentionDesc) -> Option<decode_cooperative::Tile> {
 fn for_few_queries(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> Option<(Kernel, usize)> {
     let shared = shared_rows(desc);
     let rows = rows_for(shared);
-    if let Some(kernel) = for_few_keys(ctx, desc, windows, shared) {
-        return Some((kernel, 1));
-    }
     let cooperative = tile_of_fragments(desc).map(|tile| (Kernel::DecodeCooperative(tile), tile.rows));
+    if let Some((kernel, steps)) = for_few_keys(ctx, desc, windows, shared) {
+        // Without such steps, no kernel on tensor cores is compiled and tested for this.
+        let is_slow = kernel == Kernel::Decode(decode::Workgroup::WIDE) && steps >= LEAST_SLOW_STEPS;
+        let others = cooperative.filter(|(kernel, _)| is_slow && kernel.suits(ctx, desc, windows));
+        let pieces = others.and_then(|(other, rows)| {
+            let splits = pieces_to_fix_up(ctx, desc, other, rows)?;
+            let tail = other.parts(ctx, desc, splits)?.tail();
+            (steps * WIDE_STEP > FRAGMENTS_AHEAD + tail).then_some((other, splits))
+        });
+        return Some(pieces.unwrap_or((kernel, 1)));
+    }
     let decode = Kernel::Decode(decode::Workgroup::new(rows));
     let mut candidates = cooperative.into_iter().chain([(decode, rows), (Kernel::Split(rows), rows)]);
     let (kernel, rows) = candidates.find(|(kernel, _)| kernel.suits(ctx, desc, windows))?;
@@ -341,27 +363,46 @@ fn for_few_queries(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> 
     let elements = desc.seq_kv.saturating_mul(desc.head_dim);
     let worthwhile = elements.checked_div(worth).unwrap_or(usize::MAX);
     let most = desc.seq_kv.div_ceil(LEAST_KEYS);
-    let put_together = match kernel {
-        Kernel::DecodeCooperative(_) if for_each >= fixup::PIECES_OF_TURN => {
-            let splits = fixup::pieces(elements, [for_each, at_a_time]).min(most);
-            kernel.fixes_up_fast(ctx, desc, splits).then_some(splits)
-        }
-        _ => None,
-    };
+    let put_together = pieces_to_fix_up(ctx, desc, kernel, rows);
     let splits = put_together.unwrap_or_else(|| at_a_time.min(worthwhile.max(for_each)).min(most));
     Some((kernel, splits.max(1)))
 }
 
-/// The kernel that takes all keys in few steps, if it is possible, with as few of the rows that share keys in a
+/// The pieces of keys that the last workgroups of a kernel on tensor cores put together, with so many rows in each, if that is
+/// faster than a launch.
+fn pieces_to_fix_up(ctx: &OpContext, desc: &AttentionDesc, kernel: Kernel, rows: usize) -> Option<usize> {
+    let tiles = Pieces::tiles(desc, rows).max(1);
+    let (workgroups, _) = kernel.occupancy();
+    let units = ctx.profile().compute_units;
+    let for_each = units / tiles;
+    if !matches!(kernel, Kernel::DecodeCooperative(_)) || for_each < fixup::PIECES_OF_TURN {
+        return None;
+    }
+    let elements = desc.seq_kv.saturating_mul(desc.head_dim);
+    let splits = fixup::pieces(elements, [for_each, units * workgroups / tiles]);
+    let splits = splits.min(desc.seq_kv.div_ceil(LEAST_KEYS));
+    kernel.fixes_up_fast(ctx, desc, splits).then_some(splits)
+}
+
+/// The kernel that takes all keys in few steps, if it is possible, and their number, with as few of the rows that share keys in a
 /// workgroup as keep the device busy; with wide workgroups, if the device runs all of them at once.
-fn for_few_keys(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows, shared: usize) -> Option<Kernel> {
+fn for_few_keys(
+    ctx: &OpContext,
+    desc: &AttentionDesc,
+    windows: &Windows,
+    shared: usize,
+) -> Option<(Kernel, usize)> {
     let units = ctx.profile().compute_units;
     let most = rows_for(shared);
     let rows = ROWS.into_iter().find(|&rows| rows >= most || Pieces::tiles(desc, rows) <= 2 * units)?;
     let wide = Some(decode::Workgroup::WIDE).filter(|wide| Pieces::tiles(desc, wide.rows) <= units);
-    let mut workgroups = [decode::Workgroup::new(rows)].into_iter().chain(wide);
+    let steps = |workgroup| decode::steps(ctx, desc, workgroup);
+    let narrow = Some(decode::Workgroup::new(rows))
+        .filter(|&narrow| wide.is_none() || steps(narrow).is_some_and(|steps| steps <= MOST_NARROW_STEPS));
+    let mut workgroups = narrow.into_iter().chain(wide);
     let workgroup = workgroups.find(|&workgroup| decode::has_few_keys(ctx, desc, workgroup))?;
-    Some(Kernel::Decode(workgroup)).filter(|kernel| kernel.suits(ctx, desc, windows))
+    let kernel = Kernel::Decode(workgroup);
+    Some((kernel, steps(workgroup)?)).filter(|(kernel, _)| kernel.suits(ctx, desc, windows))
 }
 
 /// Whether every vector of Q, K and V starts at 16 bytes and has whole groups of them.
