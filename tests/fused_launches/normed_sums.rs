@@ -173,9 +173,9 @@ impl Results {
             // Half a unit for each square and sum, of which the root halves the error, two for the root's inverse, and
             // two products.
             let relative = unit * (columns as f64 / 2.0 + 4.0);
-            for column in 0..columns {
+            for (column, (x, weight)) in x.iter().zip(&operands.weight).enumerate() {
                 let at = row * columns + column;
-                let wanted = x[column] / (mean + EPS).sqrt() * operands.weight[column];
+                let wanted = x / (mean + EPS).sqrt() * weight;
                 require(
                     &format!("normalised element {at}"),
                     self.normed[at],

@@ -2,7 +2,7 @@
 
 use backend_api::desc::BinaryDesc;
 use backend_api::support::Operand;
-use backend_api::{BackendResult, BinaryOp, DType, ErrorKind};
+use backend_api::{BackendResult, BinaryOp, DType};
 
 use super::capture::{Made, Replaced};
 use super::norm_kernels::{Params, Place, Role, Shape, normalize_added};
@@ -57,15 +57,7 @@ impl NormedRows {
         let input = if self.in_place { Place::Output } else { Place::Bound };
         let variant = normalize_added(self.shape.vec_width, input, self.held.0, self.held.1);
         let replaced = (made, Replaced::Launch);
-        match ctx.replace(op, replaced, &variant, windows.into_iter(), bytemuck::bytes_of(&params), self.grid)
-        {
-            // Each launch may compile by itself.
-            Err(error) if error.kind() == ErrorKind::Kernel => {
-                tracing::warn!("{op}: {error}; it takes a launch of its own");
-                Ok(false)
-            }
-            replaced => replaced,
-        }
+        ctx.replace(op, replaced, &variant, windows.into_iter(), bytemuck::bytes_of(&params), self.grid)
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use backend_api::support::Operand;
-use backend_api::{BackendError, BackendResult, DType};
+use backend_api::{BackendError, BackendResult, DType, ErrorKind};
 
 use super::capture::{Capture, CapturedCall, Made, Replaced};
 use super::scratch::{Part, Scratch};
@@ -322,7 +322,7 @@ impl OpContext {
     }
 
     /// Puts a launch in the place of the last ones, of which the last `made` something; whether it is there: not where another
-    /// thread has captured meanwhile, nor in a dry run, in which both ways are noted.
+    /// thread has captured meanwhile, or its kernel doesn't compile, nor in a dry run, in which both ways are noted.
     pub(in crate::ops) fn replace<'a>(
         &self,
         op: &'static str,
@@ -335,7 +335,15 @@ impl OpContext {
         let dispatch = Dispatch { op, variant, windows, params, grid };
         match &self.mode {
             Mode::Record(_) => Ok(false),
-            Mode::Capture(call) => Ok(call.replace(made, replaced, self.command(dispatch)?)),
+            Mode::Capture(call) => match self.command(dispatch) {
+                Ok(command) => Ok(call.replace(made, replaced, command)),
+                // Each launch may compile by itself.
+                Err(error) if error.kind() == ErrorKind::Kernel => {
+                    tracing::warn!("{op}: {error}; it takes a launch of its own");
+                    Ok(false)
+                }
+                Err(error) => Err(error),
+            },
             Mode::DryRun(_) => self.launch_bound(dispatch).map(|()| false),
         }
     }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use backend_api::desc::{BiasAxis, MatmulDesc, SoftmaxOver, TopKDesc};
-use backend_api::{Activation, BackendResult, BackendTranspose, DType, ErrorKind};
+use backend_api::{Activation, BackendResult, BackendTranspose, DType};
 
 use super::capture::{Made, Replaced};
 use super::normed_rows::NormedRows;
@@ -118,7 +118,7 @@ pub(super) struct RouterProduct {
 
 impl RouterProduct {
     /// The product behind what was `made` before; `None` if that isn't its left operand, or it isn't what a router's launch makes.
-    pub(super) fn new(
+    pub(super) fn behind(
         desc: &MatmulDesc,
         [a_window, b_window, bias, c_window]: [&Window; 4],
         made: &Made,
@@ -214,14 +214,7 @@ pub(super) fn find_with_product(
     let workgroups = product.experts.div_ceil(WORKGROUP / tile.lanes);
     let grid = [dim(op, "columns", workgroups)?, dim(op, "rows", rows.rows)?, 1];
     let variant = tile.variant(rows.shape.output_dtype, desc.softmax);
-    match ctx.replace(op, (&made, Replaced::Calls(2)), &variant, all(), bytemuck::bytes_of(&params), grid) {
-        // Each launch may compile by itself.
-        Err(error) if error.kind() == ErrorKind::Kernel => {
-            tracing::warn!("{op}: {error}; it takes a launch of its own");
-            Ok(false)
-        }
-        replaced => replaced,
-    }
+    ctx.replace(op, (&made, Replaced::Calls(2)), &variant, all(), bytemuck::bytes_of(&params), grid)
 }
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ pub(crate) fn matmul(ctx: &OpContext, op: &'static str, desc: &MatmulDesc) -> Ba
     let before = ctx.made_before();
     multiply(ctx, op, desc, &windows)?;
     let Windows { a, b, bias, c } = &windows;
-    ctx.note_made(|| RouterProduct::new(desc, [a, b, bias, c], &before?));
+    ctx.note_made(|| RouterProduct::behind(desc, [a, b, bias, c], &before?));
     Ok(())
 }
 

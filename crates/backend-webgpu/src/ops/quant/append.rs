@@ -5,7 +5,7 @@
 //! pairs are neighbours.
 
 use backend_api::desc::{QuantMatmulDesc, RopeAppendDesc, RopeStyle};
-use backend_api::{Activation, BackendResult, ErrorKind};
+use backend_api::{Activation, BackendResult};
 
 use super::kernel::{Kernel, Signature};
 use super::operands::{Params, ProductParams};
@@ -153,21 +153,7 @@ impl QkvProduct {
             cache_ld: if desc.cache_rows > 1 { dim(op, "ld of the cache", desc.cache.ld)? } else { 0 },
         };
         let variant = self.kernel.variant(&Signature { cache: Some(desc.cache.dtype), ..self.signature });
-        match ctx.replace(
-            op,
-            (made, Replaced::Launch),
-            &variant,
-            all(),
-            bytemuck::bytes_of(&params),
-            self.grid,
-        ) {
-            // Each launch may compile by itself.
-            Err(error) if error.kind() == ErrorKind::Kernel => {
-                tracing::warn!("{op}: {error}; it takes a launch of its own");
-                Ok(false)
-            }
-            replaced => replaced,
-        }
+        ctx.replace(op, (made, Replaced::Launch), &variant, all(), bytemuck::bytes_of(&params), self.grid)
     }
 }
 
