@@ -6,8 +6,9 @@
 //
 // k is whole blocks, or whole units with HALF_BLOCKS.
 //
-// needs: TA = f16, TC, SUBGROUPS, HALF_BLOCKS, GATED, GATE, lib/gate, lib/quant_expert_indices, what sums have of biases
-// (lib/quant_expert_biases or lib/quant_expert_no_biases), lib/quant_expert_fragments, lib/quant_rows, lib/quant_blocks_in_columns with what that needs
+// needs: TA = f16, TC, SUBGROUPS, HALF_BLOCKS, GATED, GATE, lib/gate, lib/quant_expert_indices, what sums
+// have of biases (lib/quant_expert_biases or lib/quant_expert_no_biases), lib/quant_expert_fragments,
+// lib/quant_rows, lib/quant_blocks_in_columns with what that needs
 
 const ROWS: u32 = 1u;
 

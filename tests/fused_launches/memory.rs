@@ -37,9 +37,9 @@ impl<'a> Memory<'a> {
         Ok(ptr)
     }
 
-    /// An operand that begins `vectors` vectors of four elements behind its allocation.
-    pub(crate) fn behind(&mut self, dtype: DType, vectors: usize, numbers: &[f64]) -> BackendResult<u64> {
-        let before = vec![0xff; 4 * vectors * dtype.size()];
+    /// An operand that begins so many elements behind its allocation.
+    pub(crate) fn behind(&mut self, dtype: DType, elements: usize, numbers: &[f64]) -> BackendResult<u64> {
+        let before = vec![0xff; elements * dtype.size()];
         let ptr = self.with(&[before.clone(), bytes(dtype, numbers)].concat())?;
         self.view(ptr, before.len(), numbers.len() * dtype.size())
     }

@@ -95,13 +95,13 @@ fn results(
         backend.copy_htod(sums, &bytes(DType::F32, &operands.others))?;
         (x, sums)
     } else {
-        let x = memory.behind(DType::F32, 1, &operands.x)?;
+        let x = memory.behind(DType::F32, 4, &operands.x)?;
         let sums = memory.result(4 * elements)?;
         backend.copy_htod(sums, &bytes(DType::F32, &operands.others))?;
         (x, sums)
     };
     let (apart, elsewhere) = (memory.result(4 * elements)?, memory.result(4 * elements)?);
-    let weight = memory.behind(DType::F32, 3, &operands.weight)?;
+    let weight = memory.behind(DType::F32, 12, &operands.weight)?;
     let normed = if call.in_place { x } else { apart };
 
     let mut norm = RmsNormDesc::new(DType::F32, x, normed, rows, columns).with_eps(EPS);
@@ -234,8 +234,9 @@ pub(crate) fn apart(backend: &WebGpuBackend) -> Result<(), Failed> {
         Change::OneAllocation,
     ];
     for change in changes {
-        let in_place = [false, change == Change::OneAllocation];
-        for call in in_place.map(|in_place| Call { in_place, ..call }) {
+        let calls = [false, true].map(|others_first| Call { others_first, ..call });
+        for call in calls.into_iter().flat_map(|call| [false, true].map(|in_place| Call { in_place, ..call }))
+        {
             let operands = Operands::random(&mut Rng::new(7), &call);
             let mut found = results(backend, &call, &operands, change, true)?;
             let expected = results(backend, &call, &operands, change, false)?;

@@ -46,8 +46,8 @@ struct Captured {
 pub(super) enum Replaced {
     /// The last command.
     Launch,
-    /// All commands of the last calls, so many.
-    Calls(usize),
+    /// All commands of the last call, and the one command of the call before.
+    BothCalls,
 }
 
 impl Capture {
@@ -103,8 +103,12 @@ impl CapturedCall {
         self.own.lock().made = Some(made);
     }
 
-    /// What the last captured command makes, for a call that has no commands yet.
+    /// What the last captured command makes; `None` where this call has commands of its own, such as copies of operands, on which
+    /// it may depend.
     pub(super) fn made_before(&self) -> Option<Made> {
+        if !self.own.lock().commands.is_empty() {
+            return None;
+        }
         let made = self.capture.captured.lock().made.clone();
         self.before.lock().clone_from(&made);
         made
@@ -115,16 +119,13 @@ impl CapturedCall {
     pub(super) fn replace(&self, made: &Made, replaced: Replaced, mut command: Command) -> bool {
         let mut captured = self.capture.captured.lock();
         let is_last = captured.made.as_ref().is_some_and(|last| Arc::ptr_eq(last, made));
-        let count = match replaced {
-            Replaced::Launch => Some(1),
-            Replaced::Calls(calls) => {
-                let others = captured.linked.len().checked_sub(calls);
-                others.map(|others| captured.linked[others..].iter().sum())
-            }
+        let count = match (replaced, captured.linked.as_slice()) {
+            (Replaced::Launch, _) => 1,
+            // Other commands of the first call could be copies, or write what the new launch doesn't.
+            (Replaced::BothCalls, [.., 1, last]) => 1 + last,
+            (Replaced::BothCalls, _) => return false,
         };
-        let Some(first) = count.and_then(|count| captured.commands.len().checked_sub(count)) else {
-            return false;
-        };
+        let Some(first) = captured.commands.len().checked_sub(count) else { return false };
         if !is_last {
             return false;
         }

@@ -25,6 +25,7 @@ const NORMALIZE_ROWS: KernelSource = kernel!(
 const NORMALIZE_SUM_ROWS: KernelSource = KernelSource {
     libs: &[GRID, REDUCE, NORM_ROW, NORM_RESULT, NORM_SUM],
     writes: WITH_SUM,
+    mixes_outputs: true,
     ..NORMALIZE_ROWS
 };
 
@@ -34,6 +35,7 @@ const WITH_SUM: &[&str] = &["y: Output", "sums: V"];
 const NORMALIZE_ADDED_ROWS: KernelSource = KernelSource {
     libs: &[GRID, REDUCE, NORM_ROW, NORM_RESULT, NORM_ADDED],
     writes: WITH_SUM,
+    mixes_outputs: true,
     ..NORMALIZE_ROWS
 };
 
@@ -60,8 +62,12 @@ const APPLY_MOMENTS: KernelSource = kernel!(
 
 static NORMALIZE_APPLY: KernelSource = APPLY_MOMENTS;
 
-static NORMALIZE_APPLY_SUM: KernelSource =
-    KernelSource { libs: &[GRID, NORM_ROW, NORM_RESULT, NORM_SUM], writes: WITH_SUM, ..APPLY_MOMENTS };
+static NORMALIZE_APPLY_SUM: KernelSource = KernelSource {
+    libs: &[GRID, NORM_ROW, NORM_RESULT, NORM_SUM],
+    writes: WITH_SUM,
+    mixes_outputs: true,
+    ..APPLY_MOMENTS
+};
 
 params! {
     pub(super) struct Params {

@@ -10,7 +10,7 @@ use super::op_context::OpContext;
 use crate::memory::DeviceSlice;
 use crate::recorder::Window;
 
-/// The launch that normalises all rows of a call by their root mean square, as they are.
+/// A launch that normalises rows by their root mean square, as they are: all rows of a call, or its last ones.
 #[derive(Debug)]
 pub(super) struct NormedRows {
     pub(super) rows: usize,

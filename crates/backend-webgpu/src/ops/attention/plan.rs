@@ -342,13 +342,15 @@ fn for_few_queries(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> 
     let rows = rows_for(shared);
     let cooperative = tile_of_fragments(desc).map(|tile| (Kernel::DecodeCooperative(tile), tile.rows));
     if let Some((kernel, steps)) = for_few_keys(ctx, desc, windows, shared) {
-        // Without such steps, no kernel on tensor cores is compiled and tested for this.
         let is_slow = kernel == Kernel::Decode(decode::Workgroup::WIDE) && steps >= LEAST_SLOW_STEPS;
-        let others = cooperative.filter(|(kernel, _)| is_slow && kernel.suits(ctx, desc, windows));
-        let pieces = others.and_then(|(other, rows)| {
+        let pieces = cooperative.filter(|_| is_slow).and_then(|(other, rows)| {
             let splits = pieces_to_fix_up(ctx, desc, other, rows)?;
             let tail = other.parts(ctx, desc, splits)?.tail();
-            (steps * WIDE_STEP > FRAGMENTS_AHEAD + tail).then_some((other, splits))
+            let is_faster = steps * WIDE_STEP > FRAGMENTS_AHEAD + tail;
+            // Last, as it compiles and tests the kernel.
+            let is_possible =
+                is_faster && other.suits(ctx, desc, windows) && other.fixes_up(ctx, desc, splits);
+            is_possible.then_some((other, splits))
         });
         return Some(pieces.unwrap_or((kernel, 1)));
     }
@@ -395,7 +397,8 @@ fn for_few_keys(
     let units = ctx.profile().compute_units;
     let most = rows_for(shared);
     let rows = ROWS.into_iter().find(|&rows| rows >= most || Pieces::tiles(desc, rows) <= 2 * units)?;
-    let wide = Some(decode::Workgroup::WIDE).filter(|wide| Pieces::tiles(desc, wide.rows) <= units);
+    let wide = Some(decode::Workgroup::WIDE)
+        .filter(|&wide| Pieces::tiles(desc, wide.rows) <= units && decode::suits(ctx, desc, wide));
     let steps = |workgroup| decode::steps(ctx, desc, workgroup);
     let narrow = Some(decode::Workgroup::new(rows))
         .filter(|&narrow| wide.is_none() || steps(narrow).is_some_and(|steps| steps <= MOST_NARROW_STEPS));
