@@ -7,7 +7,7 @@ use backend_webgpu::WebGpuBackend;
 use conformance::Rng;
 use libtest_mimic::Failed;
 
-use crate::memory::{Memory, bytes, require};
+use crate::memory::{GUARD, Memory, bytes, require};
 
 /// Calls in a trial.
 const CALLS: usize = 60;
@@ -45,6 +45,10 @@ enum Change {
     LayerNorm,
     /// The rows lie in one allocation with those that they are added to.
     OneAllocation,
+    /// Rows are added that weren't normalised.
+    OtherRows,
+    /// Vectors of what is added to begin nowhere.
+    SumsApart,
 }
 
 /// What the calls leave in memory.
@@ -96,7 +100,11 @@ fn results(
         (x, sums)
     } else {
         let x = memory.behind(DType::F32, 4, &operands.x)?;
-        let sums = memory.result(4 * elements)?;
+        let mut sums = memory.result(4 * elements)?;
+        if change == Change::SumsApart {
+            let all = memory.result(4 * elements + 4)?;
+            sums = memory.view(all, 4, 4 * elements + GUARD)?;
+        }
         backend.copy_htod(sums, &bytes(DType::F32, &operands.others))?;
         (x, sums)
     };
@@ -114,6 +122,7 @@ fn results(
     let packed = |ptr| TensorDesc::packed(ptr, DType::F32, &shape);
     let own = match change {
         Change::Broadcast => TensorDesc::strided(normed, DType::F32, &shape, &[0, 1]),
+        Change::OtherRows => packed(elsewhere),
         _ => packed(normed),
     };
     let into = match change {
@@ -232,6 +241,8 @@ pub(crate) fn apart(backend: &WebGpuBackend) -> Result<(), Failed> {
         Change::Broadcast,
         Change::LayerNorm,
         Change::OneAllocation,
+        Change::OtherRows,
+        Change::SumsApart,
     ];
     for change in changes {
         let calls = [false, true].map(|others_first| Call { others_first, ..call });

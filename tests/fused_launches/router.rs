@@ -135,11 +135,15 @@ enum Change {
     Halves,
     /// The largest of the first products.
     Fewer,
+    /// Rows of products have an element behind them.
+    LongRows,
+    /// The products' bits are compared.
+    Bits,
 }
 
 impl Change {
     /// All that leaves the calls apart.
-    const APART: [Self; 21] = [
+    const APART: [Self; 23] = [
         Self::FillBehindNorm,
         Self::FillBehindProduct,
         Self::OtherRows,
@@ -161,6 +165,8 @@ impl Change {
         Self::ScaleApart,
         Self::WeightsApart,
         Self::Fewer,
+        Self::LongRows,
+        Self::Bits,
     ];
 }
 
@@ -270,18 +276,20 @@ fn results(
         Change::Added => product.beta = 1.0,
         Change::Relu => product.activation = Activation::Relu,
         Change::Halves => product.k = columns / 2,
+        Change::LongRows => product.n = experts - 1,
         _ => {}
     }
     if change == Change::Added {
         backend.copy_htod(products, &bytes(DType::F32, &vec![3.0; rows * experts]))?;
     }
     let input = if change == Change::OtherNumbers { numbers_beside } else { products };
-    let compared = if change == Change::Fewer { experts - 1 } else { experts };
-    let mut top = TopKDesc::new(DType::F32, input, indices, rows, compared, used);
+    let compared = if matches!(change, Change::Fewer | Change::LongRows) { experts - 1 } else { experts };
+    let compared_as = if change == Change::Bits { DType::U32 } else { DType::F32 };
+    let mut top = TopKDesc::new(compared_as, input, indices, rows, compared, used);
     if change != Change::NoValues {
         top = top.with_values(values);
     }
-    if let Some(softmax) = call.softmax {
+    if let Some(softmax) = call.softmax.filter(|_| change != Change::Bits) {
         top = top.with_softmax(softmax);
     }
     if !call.largest {
