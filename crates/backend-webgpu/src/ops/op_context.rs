@@ -303,8 +303,12 @@ impl OpContext {
         }
     }
 
-    /// Has the next call of a capture, or of a dry run, find what the last command of this one makes.
+    /// Has the next call of a capture, or of a dry run, find what the last command of this one makes. In a page nothing is noted, as
+    /// it has no kernels for several calls, nor needs the code.
     pub(in crate::ops) fn note_made(&self, made: impl FnOnce() -> Option<Made>) {
+        if cfg!(target_family = "wasm") {
+            return;
+        }
         match &self.mode {
             Mode::Record(_) => {}
             Mode::Capture(call) => made().into_iter().for_each(|made| call.note_made(made)),
@@ -315,6 +319,7 @@ impl OpContext {
     /// What the last command makes, if it was noted.
     pub(in crate::ops) fn made_before(&self) -> Option<Made> {
         match &self.mode {
+            _ if cfg!(target_family = "wasm") => None,
             Mode::Record(_) => None,
             Mode::Capture(call) => call.made_before(),
             Mode::DryRun(run) => run.made.lock().clone(),
