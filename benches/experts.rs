@@ -181,6 +181,12 @@ impl Mixture {
         }
     }
 
+    /// The steps of each layer.
+    fn run(&self, backend: &dyn ComputeBackend, steps: &[Step]) -> BackendResult<()> {
+        let mut calls = self.layers.iter().flat_map(|layer| steps.iter().map(move |&step| (layer, step)));
+        calls.try_for_each(|(layer, step)| self.call(backend, layer, step))
+    }
+
     fn free(&self, subject: &Subject) {
         for &Layer { norm, router, gate_up, down, bias } in &self.layers {
             subject.free(&[norm, router, gate_up, down, bias]);
@@ -224,17 +230,11 @@ fn main() {
             for (name, steps) in STEPS {
                 let (name, elements) = (format!("{}_{rows}_{name}", shape.name), mixture.elements(steps));
                 bench.measure("experts_of_4_layers", &name, DTYPE, elements, |backend| {
-                    let mut calls =
-                        mixture.layers.iter().flat_map(|layer| steps.iter().map(move |&step| (layer, step)));
-                    calls.try_for_each(|(layer, step)| mixture.call(backend, layer, step))
+                    mixture.run(backend, steps)
                 });
             }
             for (name, steps) in REPLAYED {
-                let graph = bench.subject.backend().capture(&mut |backend| {
-                    let mut calls =
-                        mixture.layers.iter().flat_map(|layer| steps.iter().map(move |&step| (layer, step)));
-                    calls.try_for_each(|(layer, step)| mixture.call(backend, layer, step))
-                });
+                let graph = bench.subject.backend().capture(&mut |backend| mixture.run(backend, steps));
                 let graph = graph.expect("operations can be captured");
                 let (name, elements) = (format!("{}_{rows}_{name}", shape.name), mixture.elements(steps));
                 bench.measure("experts_of_4_layers", &name, DTYPE, elements, |backend| backend.replay(graph));

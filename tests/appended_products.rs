@@ -4,6 +4,8 @@
 //! Operands are integers of which products are exact, so that only the rotation rounds.
 
 mod forced;
+#[path = "fused_launches/run.rs"]
+mod run;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,6 +21,7 @@ use conformance::Rng;
 use forced::Device;
 use half::f16;
 use libtest_mimic::{Failed, Trial};
+use run::run;
 
 /// Calls of each kernel.
 const CALLS: usize = 40;
@@ -407,22 +410,7 @@ fn results(
         }
         graph.rope_append(&append)
     };
-    if change == Change::WarmUp {
-        pollster::block_on(backend.warm_up_async(&[&step]))?;
-    }
-    let mut launches = 0;
-    if captured {
-        let compiled = backend.compiled_kernels();
-        let graph = backend.capture(&mut |graph| step(graph))?;
-        if change == Change::WarmUp {
-            assert_eq!(backend.compiled_kernels(), compiled, "kernels are compiled after a warm-up");
-        }
-        launches = backend.launches(graph)?;
-        backend.replay(graph)?;
-        backend.free_graph(graph)?;
-    } else {
-        step(backend)?;
-    }
+    let launches = run(backend, captured.then_some(1), change == Change::WarmUp, &step)?;
     let read = |ptr, dtype: DType, elements: usize| {
         let mut found = vec![0u8; elements * dtype.size()];
         backend.copy_dtoh(&mut found, ptr)?;

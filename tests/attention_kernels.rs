@@ -21,9 +21,7 @@ fn main() -> ExitCode {
 /// A test for each kernel that the device can run.
 fn kernels(device: &Arc<Device>) -> Vec<Trial> {
     let names = forced::runnable(device, WebGpuBackend::attention_kernels(), attention_source);
-    // As SPIR-V has them, unless another layer is below.
-    let is_vulkan = device.backend.device_info().is_ok_and(|info| info.api == "Vulkan");
-    let has_device_scope_barriers = is_vulkan && !cfg!(target_vendor = "apple");
+    let has_device_scope_barriers = forced::has_device_scope_barriers(&device.backend);
     let names = names.flat_map(|name| {
         let splits = ["cooperative-decode/", "decode/", "flash/", "split/"]
             .iter()

@@ -113,6 +113,15 @@ pub(crate) fn needs_tensor_cores(name: &str, source_of: SourceOf) -> bool {
     source_of(name).unwrap_or_else(|| panic!("no kernel is called {name}")).cooperative
 }
 
+/// Whether barriers of kernels have the device's scope: on Vulkan, but not where that is a layer on Metal.
+#[allow(
+    dead_code,
+    reason = "not every suite that shares this file has kernels whose workgroups wait for each other"
+)]
+pub(crate) fn has_device_scope_barriers(backend: &WebGpuBackend) -> bool {
+    backend.device_info().is_ok_and(|info| info.api == "Vulkan") && !cfg!(target_vendor = "apple")
+}
+
 /// Whether the device has tensor cores.
 #[allow(dead_code, reason = "not every suite that shares this file forces kernels")]
 pub(crate) fn has_tensor_cores(backend: &WebGpuBackend) -> bool {

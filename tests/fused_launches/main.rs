@@ -6,6 +6,7 @@ mod forced;
 mod memory;
 mod normed_sums;
 mod router;
+mod run;
 
 use std::process::ExitCode;
 

@@ -5,6 +5,8 @@ use backend_webgpu::WebGpuBackend;
 use half::f16;
 use libtest_mimic::Failed;
 
+use crate::forced::has_device_scope_barriers;
+
 /// What results have before they are made, and behind them after: a NaN that no kernel makes.
 const BEFORE: [u8; 4] = [0xa5, 0x7e, 0xa5, 0x7f];
 
@@ -84,7 +86,6 @@ pub(crate) fn require(what: &str, found: f64, wanted: f64, bound: f64) -> Result
 /// can be bound.
 pub(crate) fn is_able(backend: &WebGpuBackend, buffers: u32) -> Result<bool, Failed> {
     let device = backend.device().ok_or("the backend is open")?;
-    let is_vulkan = backend.device_info()?.api == "Vulkan";
     let has_bindings = device.limits().max_storage_buffers_per_shader_stage >= buffers;
-    Ok(is_vulkan && !cfg!(target_vendor = "apple") && has_bindings)
+    Ok(has_device_scope_barriers(backend) && has_bindings)
 }

@@ -8,6 +8,7 @@ use conformance::Rng;
 use libtest_mimic::Failed;
 
 use crate::memory::{GUARD, Memory, bytes, require};
+use crate::run::run;
 
 /// Calls in a trial.
 const CALLS: usize = 60;
@@ -143,22 +144,7 @@ fn results(
         }
         graph.binary_ext(&sum)
     };
-    if change == Change::WarmUp {
-        pollster::block_on(backend.warm_up_async(&[&step]))?;
-    }
-    let mut launches = 0;
-    if captured {
-        let compiled = backend.compiled_kernels();
-        let graph = backend.capture(&mut |graph| step(graph))?;
-        if change == Change::WarmUp {
-            assert_eq!(backend.compiled_kernels(), compiled, "kernels are compiled after a warm-up");
-        }
-        launches = backend.launches(graph)?;
-        backend.replay(graph)?;
-        backend.free_graph(graph)?;
-    } else {
-        step(backend)?;
-    }
+    let launches = run(backend, captured.then_some(1), change == Change::WarmUp, &step)?;
     let read = |ptr| -> Result<Vec<f64>, Failed> {
         let mut found = vec![0; 4 * elements];
         backend.copy_dtoh(&mut found, ptr)?;

@@ -13,6 +13,7 @@ use conformance::Rng;
 use libtest_mimic::Failed;
 
 use crate::memory::{GUARD, Memory, bytes, is_able, require};
+use crate::run::run;
 
 /// Calls in a trial.
 const CALLS: usize = 60;
@@ -213,13 +214,13 @@ fn results(
 ) -> Result<Results, Failed> {
     let &Call { rows, columns, experts, used, dtype, .. } = call;
     let mut memory = Memory::new(backend);
-    let single = |is_apart: bool, vectors: usize| 4 * vectors + usize::from(is_apart);
-    let mut x = memory.behind(DType::F32, single(false, 3), &operands.x)?;
-    let mut scale = memory.behind(DType::F32, single(change == Change::ScaleApart, 1), &operands.scale)?;
+    let mut x = memory.behind(DType::F32, 12, &operands.x)?;
+    let mut scale =
+        memory.behind(DType::F32, 4 + usize::from(change == Change::ScaleApart), &operands.scale)?;
     // A view begins at a word.
     let word = if change == Change::WeightsApart { 4 / dtype.size() } else { 0 };
-    let mut b = memory.behind(dtype, single(false, 5) + word, &operands.b)?;
-    let mut bias = memory.behind(DType::F32, single(false, 2), &operands.bias)?;
+    let mut b = memory.behind(dtype, 20 + word, &operands.b)?;
+    let mut bias = memory.behind(DType::F32, 8, &operands.bias)?;
     let sizes = [rows * columns * dtype.size(), rows * experts * 4, rows * used * 4];
     let [normed, products, values] = sizes.map(|bytes| memory.result(bytes));
     let (mut normed, mut products, values) = (normed?, products?, values?);
@@ -313,22 +314,7 @@ fn results(
         }
         graph.top_k(&top)
     };
-    if change == Change::WarmUp {
-        pollster::block_on(backend.warm_up_async(&[&step]))?;
-    }
-    let mut launches = 0;
-    if let Some(replays) = replays {
-        let compiled = backend.compiled_kernels();
-        let graph = backend.capture(&mut |graph| step(graph))?;
-        if change == Change::WarmUp {
-            assert_eq!(backend.compiled_kernels(), compiled, "kernels are compiled after a warm-up");
-        }
-        launches = backend.launches(graph)?;
-        (0..replays).try_for_each(|_| backend.replay(graph))?;
-        backend.free_graph(graph)?;
-    } else {
-        step(backend)?;
-    }
+    let launches = run(backend, replays, change == Change::WarmUp, &step)?;
     let read = |ptr, dtype: DType, bytes| -> Result<Vec<f64>, Failed> {
         Ok(numbers(dtype, &memory.read(ptr, bytes)?).collect())
     };
