@@ -71,7 +71,7 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
     if params.has_bias == 1u {
       product += bias[params.bias + expert];
     }
-    c[params.c + row * params.c_ld + expert] = product;
+    c[params.c + row * params.columns + expert] = product;
     atomicStore(&fixup[COUNTERS + row * params.columns + expert], bitcast<u32>(product));
   }
   if !is_last_workgroup(row, workgroup.count.x, index) {

@@ -277,7 +277,7 @@ impl Call {
             launch(&variant, &[&x, &residual, &weight, &bias], &params, grid)?;
             ctx.note_made(|| {
                 let in_place = input_place == Place::Output;
-                NormedRows::of_f32(role, shape).then(|| -> Made {
+                NormedRows::is_plain(role, shape).then(|| -> Made {
                     Arc::new(NormedRows {
                         rows: self.rows,
                         columns: self.columns,

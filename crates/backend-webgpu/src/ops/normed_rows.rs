@@ -33,10 +33,10 @@ impl NormedRows {
         self.params.scaled == 1
     }
 
-    /// Whether a launch that isn't a pair's may take the rows: of f32, and of weights of that type.
-    pub(super) fn of_f32(role: Role, shape: Shape) -> bool {
-        let is_plain = !role.centred && role.residual == Place::Absent && !role.summed;
-        is_plain && !shape.channels && [shape.dtype, shape.weight_dtype] == [DType::F32; 2]
+    /// Whether a norm has neither a mean, a residual nor a second output, and rows and weights of f32.
+    pub(super) fn is_plain(role: Role, shape: Shape) -> bool {
+        let has_rows_alone = !role.centred && role.residual == Place::Absent && !role.summed;
+        has_rows_alone && !shape.channels && [shape.dtype, shape.weight_dtype] == [DType::F32; 2]
     }
 
     /// Has the launch also add what it makes to `sums`, the memory of as many rows.
@@ -45,12 +45,7 @@ impl NormedRows {
         let null = ctx.null();
         let x = if self.in_place { &null } else { &self.x };
         let windows = [x, &null, &self.weight, &null, &self.y, sums];
-        let are_apart = !sums.shares_buffer(&self.y)
-            && [x, &self.weight]
-                .into_iter()
-                .all(|read| !read.shares_buffer(sums) && !read.shares_buffer(&self.y));
-        let are_bindable = windows.iter().all(|window| !window.block.is_divided() && window.is_bindable());
-        if !(are_apart && are_bindable && sums.offset.is_multiple_of(width)) {
+        if !sums.offset.is_multiple_of(width) {
             return Ok(false);
         }
         let params = Params { sum_offset: sums.offset / width, ..self.params };
@@ -69,8 +64,7 @@ pub(super) fn add_with_norm(
     operands: &[Operand; 3],
     is_contiguous: bool,
 ) -> BackendResult<bool> {
-    // A page, which captures no decoder's step that would gain, needn't load the code.
-    if cfg!(target_family = "wasm") || desc.op != BinaryOp::Add || !is_contiguous {
+    if desc.op != BinaryOp::Add || !is_contiguous {
         return Ok(false);
     }
     let Some(made) = ctx.made_before() else { return Ok(false) };

@@ -326,17 +326,28 @@ impl OpContext {
         }
     }
 
-    /// Puts a launch in the place of the last ones, of which the last `made` something; whether it is there: not where another
-    /// thread has captured meanwhile, or its kernel doesn't compile, nor in a dry run, in which both ways are noted.
+    /// Puts a launch in the place of the last ones, of which the last `made` something; whether it is there: not where a result
+    /// shares a buffer with another operand, the device can't bind all of them, its kernel doesn't compile, or another thread has
+    /// captured meanwhile, nor in a dry run, in which both ways are noted.
     pub(in crate::ops) fn replace<'a>(
         &self,
         op: &'static str,
         (made, replaced): (&Made, Replaced),
         variant: &'a Variant,
-        windows: impl Iterator<Item = &'a Window>,
+        windows: impl Iterator<Item = &'a Window> + Clone,
         params: &'a [u8],
         grid: [u32; 3],
     ) -> BackendResult<bool> {
+        let reads = variant.source.reads.len();
+        let are_apart = windows
+            .clone()
+            .enumerate()
+            .skip(reads)
+            .all(|(at, written)| windows.clone().take(at).all(|other| !written.shares_buffer(other)));
+        let are_bindable = windows.clone().all(|window| !window.block.is_divided() && window.is_bindable());
+        if !(are_apart && are_bindable && self.has_bindings(windows.clone().count())) {
+            return Ok(false);
+        }
         let dispatch = Dispatch { op, variant, windows, params, grid };
         match &self.mode {
             Mode::Record(_) => Ok(false),

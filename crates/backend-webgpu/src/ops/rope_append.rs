@@ -140,8 +140,8 @@ fn append_with_product(
     [qkv, cache]: [&DeviceSlice; 2],
     [cos, sin, positions, indices]: [Option<&DeviceSlice>; 4],
 ) -> BackendResult<bool> {
-    // No page has kernels for it, nor needs the code; no product normalises its results.
-    if cfg!(target_family = "wasm") || desc.norm.is_some() {
+    // No product normalises its results.
+    if desc.norm.is_some() {
         return Ok(false);
     }
     let Some(made) = ctx.made_before() else { return Ok(false) };

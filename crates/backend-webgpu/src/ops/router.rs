@@ -47,7 +47,6 @@ params! {
         bias: u32,
         normed: u32,
         c: u32,
-        c_ld: u32,
         values: u32,
         indices: u32,
     }
@@ -55,6 +54,9 @@ params! {
 
 /// Rows up to which one launch is faster than three.
 const MOST_ROWS: usize = 16;
+
+// Each row has a counter, and room for its products.
+const _: () = assert!(MOST_ROWS <= FIXUP_COUNTERS && FIXUP_COUNTERS + MOST_ROWS * MOST <= FIXUP_WORDS);
 
 /// Elements of a vector.
 const VECTOR: usize = 4;
@@ -112,8 +114,8 @@ pub(super) struct RouterProduct {
     b: Window,
     b_ld: usize,
     bias: Option<Window>,
+    /// Packed rows.
     c: Window,
-    c_ld: usize,
 }
 
 impl RouterProduct {
@@ -135,45 +137,39 @@ impl RouterProduct {
             && m <= MOST_ROWS
             && [a.dtype, b.dtype, c.dtype] == [dtype, dtype, DType::F32]
             && rows.is_weighted()
-            && (m == 1 || a.ld == k)
+            && (m == 1 || (a.ld, c.ld) == (k, n))
             && a_window.is_at(&rows.y);
         let is_by_column = desc.bias.is_none_or(|bias| bias.axis == BiasAxis::Column);
         let bias = desc.bias.map(|_| bias.clone());
-        let (b_ld, c_ld) = (if n > 1 { b.ld } else { k }, if m > 1 { c.ld } else { n });
+        let b_ld = if n > 1 { b.ld } else { k };
         (is_plain && is_of_rows && is_by_column && n <= MOST && b_ld.is_multiple_of(VECTOR)).then(
             || -> Made {
                 let (b, c) = (b_window.clone(), c_window.clone());
-                Arc::new(Self { normed: Arc::clone(made), experts: n, b, b_ld, bias, c, c_ld })
+                Arc::new(Self { normed: Arc::clone(made), experts: n, b, b_ld, bias, c })
             },
         )
     }
 }
 
-/// Finds the largest of a graph's last products in the launch that makes them, if those are the input; whether it does. `slices` are
-/// the memory of the input, the indices and the values.
+/// Finds the largest of a graph's last products in the launch that makes them, if those are the input; whether it does. `input`,
+/// `indices` and `values` are the memory of its operands.
 pub(super) fn find_with_product(
     ctx: &OpContext,
     op: &'static str,
     desc: &TopKDesc,
-    [input, indices, values]: [Option<&DeviceSlice>; 3],
+    [input, indices]: [&DeviceSlice; 2],
+    values: Option<&DeviceSlice>,
 ) -> BackendResult<bool> {
-    // No page has kernels for it, nor needs the code.
-    if cfg!(target_family = "wasm") || desc.dtype != DType::F32 {
-        return Ok(false);
-    }
     let Some(made) = ctx.made_before() else { return Ok(false) };
     let Some(product) = made.downcast_ref::<RouterProduct>() else { return Ok(false) };
     let Some(rows) = product.normed.downcast_ref::<NormedRows>() else { return Ok(false) };
-    let (Some(input), Some(indices), Some(values), Some(tile)) =
-        (input, indices, values, Tile::choose(rows.columns))
-    else {
-        return Ok(false);
-    };
-    let is_of_product = (desc.rows, desc.columns) == (rows.rows, product.experts)
-        && (desc.rows == 1 || product.c_ld == desc.columns)
+    let (Some(values), Some(tile)) = (values, Tile::choose(rows.columns)) else { return Ok(false) };
+    let is_of_product = desc.dtype == DType::F32
+        && (desc.rows, desc.columns) == (rows.rows, product.experts)
         && ctx.output(input, DType::F32).is_at(&product.c);
-    let words = rows.rows.saturating_mul(product.experts).saturating_add(FIXUP_COUNTERS);
-    if !(is_of_product && ctx.has_fixup() && words <= FIXUP_WORDS) {
+    let vectors = [&rows.x, &rows.weight, &product.b, &rows.y];
+    let are_vectors = vectors.iter().all(|window| window.offset.is_multiple_of(VECTOR as u32));
+    if !(is_of_product && are_vectors && ctx.has_fixup()) {
         return Ok(false);
     }
     let bias = product.bias.clone().unwrap_or_else(|| ctx.null());
@@ -182,17 +178,6 @@ pub(super) fn find_with_product(
     // Three launches need no memory for it.
     let Ok(fixup) = ctx.fixup() else { return Ok(false) };
     let writes = [&rows.y, &product.c, &values, &indices, &fixup];
-    let all = || reads.into_iter().chain(writes);
-    let are_apart = (1..).zip(writes).all(|(next, written)| {
-        let others = reads.into_iter().chain(writes[next..].iter().copied());
-        others.into_iter().all(|other| !written.shares_buffer(other))
-    });
-    let vectors = [&rows.x, &rows.weight, &product.b, &rows.y];
-    let are_vectors = vectors.iter().all(|window| window.offset.is_multiple_of(VECTOR as u32));
-    let are_bindable = all().all(|window| !window.block.is_divided() && window.is_bindable());
-    if !(are_apart && are_vectors && are_bindable && ctx.has_bindings(all().count())) {
-        return Ok(false);
-    }
     let vector = VECTOR as u32;
     let params = Params {
         columns: dim(op, "columns", desc.columns)?,
@@ -209,14 +194,20 @@ pub(super) fn find_with_product(
         bias: bias.offset,
         normed: rows.y.offset / vector,
         c: product.c.offset,
-        c_ld: dim(op, "ldc", product.c_ld)?,
         values: values.offset,
         indices: indices.offset,
     };
     let workgroups = product.experts.div_ceil(WORKGROUP / tile.lanes);
     let grid = [dim(op, "columns", workgroups)?, dim(op, "rows", rows.rows)?, 1];
     let variant = tile.variant(rows.shape.output_dtype, desc.softmax);
-    ctx.replace(op, (&made, Replaced::BothCalls), &variant, all(), bytemuck::bytes_of(&params), grid)
+    ctx.replace(
+        op,
+        (&made, Replaced::BothCalls),
+        &variant,
+        reads.into_iter().chain(writes),
+        bytemuck::bytes_of(&params),
+        grid,
+    )
 }
 
 #[cfg(test)]

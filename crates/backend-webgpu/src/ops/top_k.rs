@@ -152,7 +152,7 @@ pub(crate) fn top_k(ctx: &OpContext, op: &'static str, desc: &TopKDesc) -> Backe
     let [Some(input), Some(indices), values] = ctx.resolve(op, &desc.operands(op)?)? else { return Ok(()) };
     let &TopKDesc { dtype, rows, columns, k, .. } = desc;
     ctx.require_dtype(op, dtype)?;
-    if router::find_with_product(ctx, op, desc, [Some(&input), Some(&indices), values.as_ref()])? {
+    if router::find_with_product(ctx, op, desc, [&input, &indices], values.as_ref())? {
         return Ok(());
     }
     let to = ctx.output(&indices, DType::I32);

@@ -66,7 +66,7 @@ const MOST_NARROW_STEPS: usize = 5;
 /// together. On an H200, heads of 64 take 6.2, 6.9 and 7.5 µs for 2, 3 and 4 steps, and 6.5 so; those of 128 over 8 of keys 6.2,
 /// 6.9, 7.6 and 6.7, over 4 6.1, 6.8, 7.5 and 7.6 to 7.8.
 const WIDE_STEP: usize = 700;
-const FRAGMENTS_AHEAD: usize = 1000;
+const COOPERATIVE_EXTRA: usize = 1000;
 
 /// Steps of a wide workgroup that may take longer than that.
 const LEAST_SLOW_STEPS: usize = 3;
@@ -346,7 +346,7 @@ fn for_few_queries(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> 
         let pieces = cooperative.filter(|_| is_slow).and_then(|(other, rows)| {
             let splits = pieces_to_fix_up(ctx, desc, other, rows)?;
             let tail = other.parts(ctx, desc, splits)?.tail();
-            let is_faster = steps * WIDE_STEP > FRAGMENTS_AHEAD + tail;
+            let is_faster = steps * WIDE_STEP > COOPERATIVE_EXTRA + tail;
             // Last, as it compiles and tests the kernel.
             let is_possible =
                 is_faster && other.suits(ctx, desc, windows) && other.fixes_up(ctx, desc, splits);

@@ -115,17 +115,7 @@ impl QkvProduct {
             && (desc.rows <= 1 || desc.qkv.ld == self.c_ld)
             && qkv.is_at(&self.c);
         let has_pairs_side_by_side = desc.style == RopeStyle::Interleaved && desc.head_dim.is_multiple_of(2);
-        let read = || self.reads.iter().chain(reads);
-        let all = || read().chain([qkv, cache]);
-        let are_apart = !qkv.shares_buffer(cache)
-            && read().all(|window| !window.shares_buffer(qkv) && !window.shares_buffer(cache));
-        let are_bindable = all().all(|window| !window.block.is_divided() && window.is_bindable());
-        if !(is_its_product
-            && has_pairs_side_by_side
-            && are_apart
-            && are_bindable
-            && ctx.has_bindings(all().count()))
-        {
+        if !(is_its_product && has_pairs_side_by_side) {
             return Ok(false);
         }
         let origins = reads.each_ref().map(|window| u8::try_from(window.offset));
@@ -153,7 +143,8 @@ impl QkvProduct {
             cache_ld: if desc.cache_rows > 1 { dim(op, "ld of the cache", desc.cache.ld)? } else { 0 },
         };
         let variant = self.kernel.variant(&Signature { cache: Some(desc.cache.dtype), ..self.signature });
-        ctx.replace(op, (made, Replaced::Launch), &variant, all(), bytemuck::bytes_of(&params), self.grid)
+        let windows = self.reads.iter().chain(reads).chain([qkv, cache]);
+        ctx.replace(op, (made, Replaced::Launch), &variant, windows, bytemuck::bytes_of(&params), self.grid)
     }
 }
 
