@@ -11,7 +11,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use backend_api::desc::{
-    Matrix, QuantMatmulDesc, QuantMatrix, RmsNorm, RopeAppendDesc, RopeAppendShape, RopeStyle, RopeTables,
+    Matrix, QkNorm, QuantMatmulDesc, QuantMatrix, RmsNorm, RopeAppendDesc, RopeAppendShape, RopeStyle,
+    RopeTables,
 };
 use backend_api::quant::{QuantFormat, QuantLayout, dequantize};
 use backend_api::support::numbers;
@@ -26,7 +27,7 @@ use run::run;
 /// Calls of each kernel.
 const CALLS: usize = 40;
 
-/// Storage buffers of the launch that makes both, with a norm one more.
+/// Storage buffers of the launch that makes both, with a norm one more, with norms of heads three.
 const BUFFERS: u32 = 12;
 
 fn main() -> ExitCode {
@@ -59,6 +60,9 @@ struct Call {
     has_norm: bool,
     /// Whether normalised rows of f32 are rounded to f16.
     narrows: bool,
+    /// What is added to the mean squares of heads that are normalised.
+    head_eps: Option<f64>,
+    style: RopeStyle,
     cache_rows: usize,
     max_position: usize,
     /// Values are a product of their own, before that of queries and keys.
@@ -68,15 +72,18 @@ struct Call {
 impl Call {
     fn random(rng: &mut Rng, kernel: &str) -> Self {
         let on_tensor_cores = kernel == "skinny_cooperative";
-        let head_dim = rng.pick(&[2, 4, 10, 16, 32]);
+        let head_dim = rng.pick(&[2, 4, 10, 16, 24, 32, 64]);
         let kv_heads = 1 + rng.below(2);
-        let rows = rng.pick(&[1, 1, 2, 3, 5, 9, 17]);
+        let head_eps = rng.one_in(2).then(|| rng.pick(&[0.0, 0.0, 300.0]));
+        // Heads of several rows are normalised by a launch of their own.
+        let rows = if head_eps.is_some() && !rng.one_in(4) { 1 } else { rng.pick(&[1, 1, 2, 3, 5, 9, 17]) };
         let k = match (on_tensor_cores, rows) {
             (false, _) => 32 * (1 + rng.below(5)),
             // Of one row, short ones and others have workgroups of their own.
             (true, 1) if rng.one_in(2) => rng.pick(&[2048, 2176]),
             (true, _) => 128 * (1 + rng.below(3)),
         };
+        let has_halves = head_eps.is_some() && rng.one_in(2);
         // Elsewhere it is a launch of its own.
         let has_norm = rng.one_in(2);
         let a = if on_tensor_cores && !has_norm { DType::F16 } else { rng.pick(&[DType::F32, DType::F16]) };
@@ -104,11 +111,23 @@ impl Call {
             cache_rows: 1 + rng.below(6),
             max_position: 1 + rng.below(40),
             values_before: rng.one_in(3),
+            // Rows that are normalised have none to add.
+            head_eps,
+            style: if has_halves { RopeStyle::Half } else { RopeStyle::Interleaved },
         }
     }
 
     const fn columns(&self) -> usize {
         (self.heads + 2 * self.kv_heads) * self.head_dim
+    }
+
+    /// Whether a product of workgroups of so many columns can normalise its heads: the product's rows have one `eps` with them.
+    fn may_normalise_heads(&self, backend: &WebGpuBackend, columns: usize, is_normed: bool) -> bool {
+        let is_other = is_normed && self.head_eps.is_some_and(|eps| eps > 0.0);
+        let is_whole = self.head_dim.is_multiple_of(columns);
+        let is_possible =
+            self.rows == 1 && is_whole && !is_other && forced::has_device_scope_barriers(backend);
+        self.head_eps.is_none() || is_possible
     }
 
     const fn kv_width(&self) -> usize {
@@ -150,6 +169,8 @@ struct Operands {
     planes: Vec<Vec<u8>>,
     bias: Vec<f64>,
     norm: Vec<f64>,
+    /// The weights of the norms of queries and of keys.
+    head_norms: [Vec<f64>; 2],
     cosines: Vec<f64>,
     sines: Vec<f64>,
     positions: Vec<u32>,
@@ -162,6 +183,7 @@ impl Operands {
         let planes = planes.collect::<BackendResult<_>>()?;
         let mut whole = |n: usize| -> Vec<f64> { (0..n).map(|_| rng.below(5) as f64 - 2.0).collect() };
         let (bias, norm) = (whole(call.columns()), whole(call.k));
+        let head_norms = [(); 2].map(|()| whole(call.head_dim));
         // With a norm, a row's mean square is 1.
         let a = whole(call.rows * call.lds()[0]).iter().map(|&x| if x < 0.0 { -1.0 } else { 1.0 }).collect();
         let pairs = call.max_position * call.rotary_dim / 2;
@@ -172,6 +194,7 @@ impl Operands {
             planes,
             bias,
             norm,
+            head_norms,
             cosines: angles.iter().map(|x| rounded(x.cos())).collect(),
             sines: angles.iter().map(|x| rounded(x.sin())).collect(),
             positions: (0..call.rows).map(|_| rng.below(call.max_position + 2) as u32).collect(),
@@ -200,22 +223,49 @@ impl Operands {
             let bias = if call.has_bias { self.bias[j] } else { 0.0 };
             call.alpha * (0..k).map(term).sum::<f64>() + bias
         };
-        // Two products and a sum of f32.
-        let rotated = |i: usize, j: usize, to: DType| {
-            let pair = j % d / 2;
-            if 2 * pair >= call.rotary_dim {
-                return (product(i, j), 0.0);
-            }
-            let position = (self.positions[i] as usize).min(call.max_position - 1);
-            let angle = position * (call.rotary_dim / 2) + pair;
-            let (cos, sin) = (self.cosines[angle], self.sines[angle]);
-            let (x, y) = (product(i, j & !1), product(i, j | 1));
-            let value = if j.is_multiple_of(2) { x * cos - y * sin } else { x * sin + y * cos };
-            let stored = if to == DType::F16 { 2f64.powi(-11) * value.abs() + 2f64.powi(-25) } else { 0.0 };
-            (value, 2f64.powi(-22) * (x.abs() + y.abs()) + stored)
-        };
         let first_key = n - 2 * call.kv_width();
         let first_value = n - call.kv_width();
+        let stored = |value: f64, error: f64, to: DType| {
+            let rounded = if to == DType::F16 { 2f64.powi(-11) * value.abs() + 2f64.powi(-25) } else { 0.0 };
+            (value, error + rounded)
+        };
+        // An element of a query or key, normalised if heads are, and its relative error: of a sum of `d` squares, a root and
+        // products of f32.
+        let factors = |i: usize, head: usize| {
+            let Some(eps) = call.head_eps else { return (1.0, 0.0) };
+            let squares: f64 = (0..d).map(|j| product(i, head * d + j).powi(2)).sum();
+            (1.0 / (squares / d as f64 + eps).sqrt(), 2f64.powi(-24) * (d as f64 / 2.0 + 16.0))
+        };
+        let weight = |j: usize| {
+            let [query, key] = &self.head_norms;
+            let weights = if j < first_key { query } else { key };
+            call.head_eps.map_or(1.0, |_| weights[j % d])
+        };
+        // Two products and a sum of f32.
+        let rotated = |i: usize, j: usize, to: DType| {
+            let (factor, relative) = factors(i, j / d);
+            let normed = |j: usize| product(i, j) * factor * weight(j);
+            if j % d >= call.rotary_dim {
+                let rounded = if call.head_eps.is_some() { to } else { DType::F32 };
+                return stored(normed(j), relative * normed(j).abs(), rounded);
+            }
+            let position = (self.positions[i] as usize).min(call.max_position - 1);
+            let pairs = call.rotary_dim / 2;
+            let (first, element) = (j - j % d, j % d);
+            let (pair, is_first) = match call.style {
+                RopeStyle::Half => (element % pairs, element < pairs),
+                RopeStyle::Interleaved => (element / 2, element.is_multiple_of(2)),
+            };
+            let places = match call.style {
+                RopeStyle::Half => [pair, pair + pairs],
+                RopeStyle::Interleaved => [2 * pair, 2 * pair + 1],
+            };
+            let angle = position * pairs + pair;
+            let (cos, sin) = (self.cosines[angle], self.sines[angle]);
+            let [x, y] = places.map(|place| normed(first + place));
+            let value = if is_first { x * cos - y * sin } else { x * sin + y * cos };
+            stored(value, (2f64.powi(-22) + relative) * (x.abs() + y.abs()), to)
+        };
         let mut c = vec![None; call.rows * ldc];
         let mut cache = vec![None; call.cache_rows * ld_cache];
         for i in 0..call.rows {
@@ -307,6 +357,8 @@ enum Change {
     IndicesBesideC,
     /// The weights lie in the allocation of the cache.
     WeightsBesideCache,
+    /// The weight of the norm of keys lies in the allocation of C.
+    KeyNormBesideC,
 }
 
 /// The numbers of C and the cache after both calls, and the launches of a graph of them if they are captured.
@@ -332,9 +384,11 @@ fn results(
     // C with what may lie beside it, whole vectors of 16 bytes further on.
     let of_c = of_results(call.c, lens[0].next_multiple_of(64));
     let of_numbers = bytes(call.c, &vec![2.0; lens[0].next_multiple_of(64)]);
+    let of_head_norms = operands.head_norms.each_ref().map(|norm| bytes(call.c, norm));
     let beside = match change {
         Change::CacheBesideC => of_cache.clone(),
         Change::IndicesBesideC => of_indices.clone(),
+        Change::KeyNormBesideC => of_head_norms[1].clone(),
         _ => of_numbers.clone(),
     };
     let all = memory.with(&[of_c.as_slice(), &beside].concat())?;
@@ -359,6 +413,11 @@ fn results(
         _ => memory.behind(1001, &of_indices)?,
     };
     let other = memory.with(&of_numbers)?;
+    let query_norm = memory.behind(5, &of_head_norms[0])?;
+    let key_norm = match change {
+        Change::KeyNormBesideC => beside,
+        _ => memory.behind(62, &of_head_norms[1])?,
+    };
 
     let qkv = Matrix::new(c, call.c, ldc);
     let mut products = Vec::new();
@@ -393,10 +452,11 @@ fn results(
         Change::OtherPlace => Matrix::new(beside, call.c, ldc),
         _ => qkv,
     };
-    let style = if change == Change::Half { RopeStyle::Half } else { RopeStyle::Interleaved };
-    let append = RopeAppendDesc::new(rotated, cached, tables, shape, positions, indices)
+    let style = if change == Change::Half { RopeStyle::Half } else { call.style };
+    let mut append = RopeAppendDesc::new(rotated, cached, tables, shape, positions, indices)
         .with_style(style)
         .with_rotary_dim(call.rotary_dim);
+    append.norm = call.head_eps.map(|eps| QkNorm::new(query_norm, key_norm, eps));
     let step = |graph: &dyn ComputeBackend| -> BackendResult<()> {
         products.iter().rev().try_for_each(|product| graph.quant_matmul(product))?;
         match change {
@@ -410,7 +470,8 @@ fn results(
         }
         graph.rope_append(&append)
     };
-    let launches = run(backend, captured.then_some(1), change == Change::WarmUp, &step)?;
+    // A second replay finds what the first one has left.
+    let launches = run(backend, captured.then_some(2), change == Change::WarmUp, &step)?;
     let read = |ptr, dtype: DType, elements: usize| {
         let mut found = vec![0u8; elements * dtype.size()];
         backend.copy_dtoh(&mut found, ptr)?;
@@ -443,10 +504,11 @@ fn compare(call: &Call, operands: &Operands, found: &[Vec<f64>; 2]) -> Result<()
     Ok(())
 }
 
-/// Whether the device binds what one launch of both needs.
-fn has_room(backend: &WebGpuBackend, has_norm: bool) -> Result<bool, Failed> {
+/// Whether the device binds what one launch of both needs, with a norm of rows and norms of heads.
+fn has_room(backend: &WebGpuBackend, has_norm: bool, has_head_norms: bool) -> Result<bool, Failed> {
     let device = backend.device().ok_or("the backend is open")?;
-    Ok(device.limits().max_storage_buffers_per_shader_stage >= BUFFERS + u32::from(has_norm))
+    let buffers = BUFFERS + u32::from(has_norm) + if has_head_norms { 3 } else { 0 };
+    Ok(device.limits().max_storage_buffers_per_shader_stage >= buffers)
 }
 
 fn random(backend: &WebGpuBackend, kernel: &'static str) -> Result<(), Failed> {
@@ -465,7 +527,11 @@ fn random(backend: &WebGpuBackend, kernel: &'static str) -> Result<(), Failed> {
         let in_product = !call.has_norm || kernel == "skinny_cooperative" && call.rows <= 4;
         let norms = if in_product { 0 } else { 1 + usize::from(call.padding > 0 && call.rows > 1) };
         let products = (norms + 1) * call.parts().len();
-        let expected = products + 1 - usize::from(has_room(backend, call.has_norm && in_product)?);
+        let is_normed = call.has_norm && in_product;
+        let columns = if kernel == "skinny_cooperative" { 16 } else { 8 };
+        let is_one = call.may_normalise_heads(backend, columns, is_normed)
+            && has_room(backend, is_normed, call.head_eps.is_some())?;
+        let expected = products + 1 - usize::from(is_one);
         if launches == expected {
             Ok(())
         } else {
@@ -499,8 +565,13 @@ fn apart(device: &Arc<Device>) -> Trial {
             cache_rows: 4,
             max_position: 16,
             values_before: false,
+            head_eps: None,
+            style: RopeStyle::Interleaved,
         };
-        let one = 2 - usize::from(has_room(backend, false)?);
+        let normed = Call { head_eps: Some(0.5), rows: 1, ..call };
+        let one = 2 - usize::from(has_room(backend, false, false)?);
+        let has_room_for_norms = has_room(backend, false, true)?;
+        let one_normed = 2 - usize::from(has_room_for_norms && forced::has_device_scope_barriers(backend));
         // A format of which nothing else has compiled kernels.
         let zeros = QuantFormat::U4 { group: 32, zero_points: true };
         let warm_up = Call { format: zeros, ..call };
@@ -510,8 +581,13 @@ fn apart(device: &Arc<Device>) -> Trial {
             (call, Change::Refused),
             (warm_up, Change::WarmUp),
             (Call { rows: 32, ..call }, Change::Nothing),
+            (normed, Change::Nothing),
+            (Call { style: RopeStyle::Half, ..normed }, Change::Nothing),
+            // As long as a workgroup has room for.
+            (Call { heads: 1, head_dim: 1024, rotary_dim: 512, ..normed }, Change::Nothing),
         ];
         for (call, change) in together {
+            let one = if call.head_eps.is_some() { one_normed } else { one };
             let operands = Operands::random(&mut rng, &call)?;
             let (found, launches) = results(backend, &call, &operands, change, true)?;
             compare(&call, &operands, &found)?;
@@ -532,6 +608,16 @@ fn apart(device: &Arc<Device>) -> Trial {
             // The second head's pairs begin at odd columns.
             (Call { head_dim: 9, ..call }, Change::Nothing),
             (Call { rows: 33, ..call }, Change::Nothing),
+            (Call { rows: 2, ..normed }, Change::Nothing),
+            (normed, Change::KeyNormBesideC),
+            (normed, Change::WeightsBesideCache),
+            // A workgroup has columns of two heads.
+            (Call { head_dim: 4, rotary_dim: 4, ..normed }, Change::Nothing),
+            (Call { head_dim: 12, rotary_dim: 12, ..normed }, Change::Nothing),
+            // There is no room for a head.
+            (Call { heads: 1, head_dim: 1032, ..normed }, Change::Nothing),
+            // There are more heads than counters.
+            (Call { heads: 1024, k: 32, ..normed }, Change::Nothing),
         ];
         for (call, change) in apart {
             let operands = Operands::random(&mut rng, &call)?;

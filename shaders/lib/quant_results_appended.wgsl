@@ -1,10 +1,7 @@
 // Elements of a product that is queries, keys and values, on their way to C and to a cache: as tokens/rope_append makes
-// them of C. Values may be in C before, behind a product that is queries and keys. A pair has neighbouring columns, an even
-// one first. Of equal indices, the last one wins.
+// them of C. A pair has neighbouring columns, an even one first.
 //
-// needs: TC, KV, cosines, sines, positions, indices, cache, lib/quant_product, and of the parameters kv_width (columns of
-// keys), head (head_dim, and from bit 16 on the pairs of a head that are rotated), max_position, origins (the first cosine, sine,
-// position and index, a byte each), cache_rows, cache and cache_ld
+// needs: TC, KV, cosines, sines, cache, lib/quant_product, lib/quant_qkv, and of the parameters cache_rows, cache and cache_ld
 
 // Whether an element is made with its neighbour's sum.
 const PAIRED = true;
@@ -20,42 +17,15 @@ struct Ahead {
   value: TC,
 }
 
-// Bit 3 of the parameter `terms`.
-fn has_values_before() -> bool {
-  return (params.terms & 8u) != 0u;
-}
-
-fn first_key() -> u32 {
-  return first_value() - params.kv_width;
-}
-
-fn first_value() -> u32 {
-  return params.n - select(params.kv_width, 0u, has_values_before());
-}
-
-// Where the keys and values of a row go.
-fn place_in_cache(row: u32) -> u32 {
-  let first = params.origins >> 24u;
-  let index = indices[first + row];
-  for (var later = row + 1u; later < params.m; later++) {
-    if indices[first + later] == index {
-      return params.cache_rows;
-    }
-  }
-  return index;
-}
-
 // What an element needs besides the product, which may be on its way while that is made.
 fn read_ahead(row: u32, column: u32) -> Ahead {
   var ahead = Ahead(false, 1.0, 0.0, params.cache_rows, TC());
-  let pair = column % (params.head & 0xffffu) / 2u;
-  let pairs = params.head >> 16u;
-  if column < first_value() && pair < pairs {
-    let position = positions[((params.origins >> 16u) & 255u) + row];
-    let angle = min(position, params.max_position - 1u) * pairs + pair;
+  let pair = column % head_dim() / 2u;
+  if column < first_value() && pair < rotated_pairs() {
+    let angle = angle_of(row, pair);
     ahead.is_rotated = true;
-    ahead.cosine = cosines[(params.origins & 255u) + angle];
-    ahead.sine = sines[((params.origins >> 8u) & 255u) + angle];
+    ahead.cosine = cosine_of(angle);
+    ahead.sine = sine_of(angle);
   }
   if column >= first_key() {
     ahead.place = place_in_cache(row);
@@ -87,4 +57,14 @@ fn finish_element(sum: f32, neighbour: f32, ahead: Ahead, row: u32, column: u32)
       cache[cached + params.kv_width] = KV(ahead.value);
     }
   }
+}
+
+// Nothing is left to do behind a tile.
+alias HeadAhead = u32;
+
+fn read_head_ahead(column: u32, i: u32) -> HeadAhead {
+  return 0u;
+}
+
+fn finish_workgroup(column: u32, columns: u32, index: u32, threads: u32, ahead: HeadAhead) {
 }

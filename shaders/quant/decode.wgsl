@@ -4,8 +4,8 @@
 // A workgroup makes ROWS rows and COLUMNS columns of C. LANES invocations share SPAN rows of B, and add their
 // parts in workgroup memory.
 //
-// needs: TA, TC, ROWS, SPAN, ACTIVATION, lib/quant_product, where elements of the product go (lib/quant_results or
-// lib/quant_results_appended), lib/quant_lanes, lib/quant_sums, a format, a reader of A, lib/workgroup_tiles
+// needs: TA, TC, ROWS, SPAN, ACTIVATION, lib/quant_product, where elements of the product go (lib/quant_results,
+// lib/quant_results_appended or lib/quant_results_normed_heads), lib/quant_lanes, lib/quant_sums, a format, a reader of A, lib/workgroup_tiles
 
 const THREADS: u32 = 128u;
 const LANES: u32 = 32u;
@@ -31,4 +31,5 @@ fn make_tile(tile: u32, index: u32) {
     let ahead = read_ahead(first_row + r, first_column + x);
     finish_element(sh[at], neighbour, ahead, first_row + r, first_column + x);
   }
+  finish_workgroup(first_column, COLUMNS, index, THREADS, read_head_ahead(first_column, index));
 }

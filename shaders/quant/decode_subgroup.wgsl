@@ -4,8 +4,8 @@
 // A workgroup makes ROWS rows and COLUMNS columns of C. A subgroup shares SPAN rows of B, and adds its parts
 // without workgroup memory.
 //
-// needs: TA, TC, ROWS, SPAN, SUBGROUP, ACTIVATION, lib/quant_product, where elements of the product go (lib/quant_results
-// or lib/quant_results_appended), lib/quant_sums, a format, a reader of A, lib/subgroup_tiles
+// needs: TA, TC, ROWS, SPAN, SUBGROUP, ACTIVATION, lib/quant_product, where elements of the product go (lib/quant_results,
+// lib/quant_results_appended or lib/quant_results_normed_heads), lib/quant_sums, a format, a reader of A, lib/subgroup_tiles
 
 const COLUMNS: u32 = SUBGROUPS * SPAN;
 
@@ -13,7 +13,8 @@ const_assert SPAN == 2u || !PAIRED;
 
 fn make_tile(tile: u32, subgroup: u32, lane: u32) {
   let first_row = tile / params.tiles_n * ROWS;
-  let column = tile % params.tiles_n * COLUMNS + subgroup * SPAN;
+  let first_column = tile % params.tiles_n * COLUMNS;
+  let column = first_column + subgroup * SPAN;
   var sums = sums_of_lane(first_row, lines_from(column), lane);
   for (var i = 0u; i < ROWS * SPAN; i++) {
     sums[i] = subgroupAdd(sums[i]);
@@ -31,4 +32,6 @@ fn make_tile(tile: u32, subgroup: u32, lane: u32) {
       finish_element(sums[i], neighbour, ahead, row, column + i % SPAN);
     }
   }
+  let index = subgroup * SUBGROUP + lane;
+  finish_workgroup(first_column, COLUMNS, index, SUBGROUPS * SUBGROUP, read_head_ahead(first_column, index));
 }

@@ -16,10 +16,10 @@
 // With PERSISTENT, a workgroup makes tile after tile, so that it prepares the rows once.
 //
 // needs: TA = f16, or f32 with lib/quant_normed_f32, TC, SUBGROUPS, ROWS, PERSISTENT, HALF_BLOCKS, RAGGED, ACTIVATION, GATED,
-// GATE, lib/quant_product, where elements of the product go (lib/quant_results or lib/quant_results_appended),
-// lib/fragment_elements, a format's scales, its lib/quant_fragments_* and the order of its quants (lib/quant_in_order or
-// of lib/quant_fragments_eight), rows of A (lib/quant_rows or lib/quant_rows_normed) and what columns are
-// (lib/quant_rows_in_columns or lib/quant_blocks_in_columns)
+// GATE, lib/quant_product, where elements of the product go (lib/quant_results, lib/quant_results_appended or
+// lib/quant_results_normed_heads), lib/fragment_elements, a format's scales, its lib/quant_fragments_* and the order of its
+// quants (lib/quant_in_order or of lib/quant_fragments_eight), rows of A (lib/quant_rows or lib/quant_rows_normed) and
+// what columns are (lib/quant_rows_in_columns or lib/quant_blocks_in_columns)
 
 const SUBGROUP: u32 = 32u;
 const THREADS: u32 = SUBGROUPS * SUBGROUP;
@@ -131,7 +131,9 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
     let place = place_of(first);
     // On its way while the product is made.
     let ahead = ahead_of(place, index);
+    let head_ahead = read_head_ahead(place.column, index);
     finish_tile(place, index, multiply(place, index, held), ahead);
+    finish_workgroup(place.column, RESULTS, index, THREADS, head_ahead);
     return;
   }
   prepare_rows(index, held);

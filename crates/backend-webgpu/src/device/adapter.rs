@@ -11,7 +11,7 @@ use super::compiling;
 pub(crate) const LEAST_BINDINGS: usize = if cfg!(feature = "count-out-of-bounds") { 9 } else { 8 };
 
 /// The most storage bindings of a kernel. Those with more than every device offers are planned where there is room.
-pub(crate) const MAX_BINDINGS: usize = LEAST_BINDINGS + 5;
+pub(crate) const MAX_BINDINGS: usize = LEAST_BINDINGS + 8;
 
 /// Which adapter to open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

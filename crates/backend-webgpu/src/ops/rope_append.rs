@@ -110,8 +110,9 @@ pub(crate) fn rope_append(ctx: &OpContext, op: &'static str, desc: &RopeAppendDe
     let slices = [&cos, &sin, &positions, &query_norm].map(Option::as_ref);
     let Some(cache_slice) = cache_slice else { return change_queries(ctx, op, desc, &qkv_slice, slices) };
     iterations::require(ctx, op, "rows", desc.rows, 1)?;
-    let of_product = [&cos, &sin, &positions, &indices].map(Option::as_ref);
-    if append_with_product(ctx, op, desc, [&qkv_slice, &cache_slice], of_product)? {
+    let tables = [&cos, &sin, &positions, &indices].map(Option::as_ref);
+    let weights = [&query_norm, &key_norm].map(Option::as_ref);
+    if append_with_product(ctx, op, desc, [&qkv_slice, &cache_slice], tables, weights)? {
         return Ok(());
     }
     let qkv = ctx.output(&qkv_slice, desc.qkv.dtype);
@@ -139,11 +140,8 @@ fn append_with_product(
     desc: &RopeAppendDesc,
     [qkv, cache]: [&DeviceSlice; 2],
     [cos, sin, positions, indices]: [Option<&DeviceSlice>; 4],
+    norms: [Option<&DeviceSlice>; 2],
 ) -> BackendResult<bool> {
-    // No product normalises its results.
-    if desc.norm.is_some() {
-        return Ok(false);
-    }
     let Some(made) = ctx.made_before() else { return Ok(false) };
     let Some(product) = made.downcast_ref::<QkvProduct>() else { return Ok(false) };
     let read = |slice: Option<&DeviceSlice>, dtype| {
@@ -159,6 +157,7 @@ fn append_with_product(
             read(positions, DType::U32),
             read(indices, DType::U32),
         ],
+        norms: desc.norm.map(|_| norms.map(|norm| read(norm, desc.qkv.dtype))),
     };
     product.append(ctx, op, &made, desc, &windows)
 }

@@ -32,6 +32,8 @@ pub(super) const PLACES: [&str; OPERANDS + 2] = [
     "binding 11",
     "binding 12",
     "binding 13",
+    "binding 14",
+    "binding 15",
     "an array in workgroup memory",
     "an array of an invocation",
 ];

@@ -24,7 +24,7 @@ use crate::recorder::Window;
 pub(crate) use counters::Counters;
 
 /// Storage bindings of a kernel, at most: an even number, as ranges are passed two at a time.
-const OPERANDS: usize = 14;
+const OPERANDS: usize = 16;
 
 const _: () = assert!(OPERANDS.is_multiple_of(2) && OPERANDS + 1 >= crate::device::MAX_BINDINGS);
 

@@ -2,13 +2,14 @@
 //!
 //! Each takes a launch of its own, and the second waits for the first, which costs as much as its work. Behind each other in
 //! a graph, as in a decoder's captured step, one launch makes both: an element and its pair are in one workgroup, if
-//! pairs are neighbours.
+//! pairs are neighbours. A head that is normalised is finished by the last of its workgroups.
 
 use backend_api::desc::{QuantMatmulDesc, RopeAppendDesc, RopeStyle};
 use backend_api::{Activation, BackendResult};
 
-use super::kernel::{Kernel, Signature};
+use super::kernel::{Appended, Kernel, Signature};
 use super::operands::{Params, ProductParams};
+use crate::context::{FIXUP_COUNTERS, FIXUP_WORDS};
 use crate::kernels::params;
 use crate::ops::capture::{Made, Replaced};
 use crate::ops::op_context::{OpContext, dim};
@@ -16,6 +17,10 @@ use crate::recorder::Window;
 
 /// Rows of A up to which a product's launch also writes the cache.
 const MOST_ROWS: usize = 32;
+
+/// Elements of a head that is normalised, at most, as lib/quant_results_normed_heads has them.
+const NORMED_ELEMENTS: usize = 1024;
+const NORMED_BYTES: usize = NORMED_ELEMENTS * size_of::<f32>() + size_of::<u32>();
 
 params! {
     /// What kernels have to know of a product and of the cache.
@@ -62,6 +67,8 @@ pub(in crate::ops) struct AppendWindows {
     pub(in crate::ops) cache: Window,
     /// Cosines, sines, positions and indices.
     pub(in crate::ops) reads: [Window; 4],
+    /// The weights of the norms of queries and keys, if heads are normalised.
+    pub(in crate::ops) norms: Option<[Window; 2]>,
 }
 
 impl QkvProduct {
@@ -102,7 +109,7 @@ impl QkvProduct {
         desc: &RopeAppendDesc,
         windows: &AppendWindows,
     ) -> BackendResult<bool> {
-        let AppendWindows { qkv, cache, reads } = windows;
+        let AppendWindows { qkv, cache, reads, norms } = windows;
         let [width, _] = desc.widths();
         let kv_width = desc.kv_heads.saturating_mul(desc.head_dim);
         // Values of another format are a product of their own, before this one.
@@ -115,7 +122,8 @@ impl QkvProduct {
             && (desc.rows <= 1 || desc.qkv.ld == self.c_ld)
             && qkv.is_at(&self.c);
         let has_pairs_side_by_side = desc.style == RopeStyle::Interleaved && desc.head_dim.is_multiple_of(2);
-        if !(is_its_product && has_pairs_side_by_side) {
+        // A head that is normalised is in one workgroup at the end.
+        if !(is_its_product && (has_pairs_side_by_side || norms.is_some())) {
             return Ok(false);
         }
         let origins = reads.each_ref().map(|window| u8::try_from(window.offset));
@@ -124,11 +132,33 @@ impl QkvProduct {
         else {
             return Ok(false);
         };
-        let Params { product, bias, terms, alpha, half, norm, eps, .. } = self.params;
+        let Params { product, bias, mut terms, alpha, half, norm, mut eps, .. } = self.params;
+        if has_values_before {
+            terms |= HAS_VALUES_BEFORE;
+        }
+        let mut fixup = None;
+        if let (Some(norms), Some(of_heads)) = (norms, desc.norm) {
+            let [Ok(query), Ok(key)] = norms.each_ref().map(|window| u8::try_from(window.offset)) else {
+                return Ok(false);
+            };
+            // Parameters have room for one.
+            let has_one_eps = !self.signature.normed || eps == of_heads.eps as f32;
+            if !(has_one_eps && self.may_normalise_heads(ctx, desc)) {
+                return Ok(false);
+            }
+            terms |= u32::from_le_bytes([0, 0, query, key]);
+            if desc.style == RopeStyle::Half {
+                terms |= HAS_HALVES;
+            }
+            eps = of_heads.eps as f32;
+            // Two launches need no memory for it.
+            let Ok(words) = ctx.fixup() else { return Ok(false) };
+            fixup = Some(words);
+        }
         let params = AppendParams {
             product,
             bias,
-            terms: if has_values_before { terms | HAS_VALUES_BEFORE } else { terms },
+            terms,
             alpha,
             half,
             norm,
@@ -142,11 +172,28 @@ impl QkvProduct {
             // A leading dimension that leads nowhere may be any number.
             cache_ld: if desc.cache_rows > 1 { dim(op, "ld of the cache", desc.cache.ld)? } else { 0 },
         };
-        let variant = self.kernel.variant(&Signature { cache: Some(desc.cache.dtype), ..self.signature });
-        let windows = self.reads.iter().chain(reads).chain([qkv, cache]);
+        let cache_of = Appended { dtype: desc.cache.dtype, normed_heads: fixup.is_some() };
+        let variant = self.kernel.variant(&Signature { cache: Some(cache_of), ..self.signature });
+        let reads = self.reads.iter().chain(reads).chain(norms.iter().flatten());
+        let windows = reads.chain([qkv, cache]).chain(&fixup);
         ctx.replace(op, (made, Replaced::Launch), &variant, windows, bytemuck::bytes_of(&params), self.grid)
+    }
+
+    /// Whether the last workgroup of a head can normalise it: a workgroup has columns of one head, and there are counters and room
+    /// for all heads of queries and keys. Of several rows, a launch of its own normalises heads faster.
+    fn may_normalise_heads(&self, ctx: &OpContext, desc: &RopeAppendDesc) -> bool {
+        let [_, columns] = self.kernel.tile(false);
+        let heads = desc.heads.saturating_add(desc.kv_heads);
+        ctx.has_fixup()
+            && desc.rows == 1
+            && desc.head_dim.is_multiple_of(columns)
+            && desc.head_dim <= NORMED_ELEMENTS
+            && heads <= FIXUP_COUNTERS
+            && heads * desc.head_dim <= FIXUP_WORDS - FIXUP_COUNTERS
+            && self.kernel.has_room_beside(ctx, self.signature.normed, NORMED_BYTES)
     }
 }
 
-/// A bit of the parameter `terms`.
+/// Bits of the parameter `terms`.
 const HAS_VALUES_BEFORE: u32 = 8;
+const HAS_HALVES: u32 = 16;

@@ -60,35 +60,44 @@ static DECODE_SUBGROUP_INT8: KernelSource = KernelSource {
     ..DECODE_SHARED
 };
 
-/// Products whose keys and values go to a cache, which takes values that may be in C before.
-static DECODE_APPENDED: KernelSource = KernelSource {
-    mixes_outputs: true,
-    ..kernel!(
-        native "quant/decode",
-        libs: [
-            WORKGROUP_TILES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESULTS_APPENDED, QUANT_NO_RESIDUAL, QUANT_LANES,
-            QUANT_SUMS,
-        ],
-        types: ["TA", "TC", "KV"], constants: RowConstants, params: AppendParams,
-        reads: [
-            "quants", "high", "scales", "extra", "a: AV", "bias: TC",
-            "cosines: f32", "sines: f32", "positions: u32", "indices: u32",
-        ],
-        writes: ["c: TC", "cache: KV"],
-    )
-};
+/// A kernel of products whose keys and values go to a cache, which takes values that may be in C before.
+macro_rules! appended {
+    ($name:literal, [$($lib:ident),*], $constants:ty, reads: [$($read:literal),*], writes: [$($write:literal),*]) => {
+        KernelSource {
+            mixes_outputs: true,
+            ..kernel!(
+                native $name, libs: [QUANT_PLANES, QUANT_PRODUCT, QUANT_NO_RESIDUAL, QUANT_SUMS, $($lib),*],
+                types: ["TA", "TC", "KV"], constants: $constants, params: AppendParams,
+                reads: [
+                    "quants", "high", "scales", "extra", "a: AV", "bias: TC",
+                    "cosines: f32", "sines: f32", "positions: u32", "indices: u32", $($read),*
+                ],
+                writes: ["c: TC", "cache: KV", $($write),*],
+            )
+        }
+    };
+}
+
+static DECODE_APPENDED: KernelSource = appended!(
+    "quant/decode", [WORKGROUP_TILES, QUANT_LANES, QUANT_RESULTS_APPENDED], RowConstants, reads: [], writes: []
+);
 static DECODE_SUBGROUP_APPENDED: KernelSource = KernelSource {
     subgroups: true,
-    mixes_outputs: true,
-    ..kernel!(
-        native "quant/decode_subgroup",
-        libs: [SUBGROUP_TILES, QUANT_PLANES, QUANT_PRODUCT, QUANT_RESULTS_APPENDED, QUANT_NO_RESIDUAL, QUANT_SUMS],
-        types: ["TA", "TC", "KV"], constants: SubgroupConstants, params: AppendParams,
-        reads: [
-            "quants", "high", "scales", "extra", "a: AV", "bias: TC",
-            "cosines: f32", "sines: f32", "positions: u32", "indices: u32",
-        ],
-        writes: ["c: TC", "cache: KV"],
+    ..appended!(
+        "quant/decode_subgroup", [SUBGROUP_TILES, QUANT_RESULTS_APPENDED], SubgroupConstants, reads: [], writes: []
+    )
+};
+
+/// Products of one row, of which each head of queries and keys is normalised.
+static DECODE_NORMED_HEADS: KernelSource = appended!(
+    "quant/decode", [WORKGROUP_TILES, QUANT_LANES, QUANT_RESULTS_NORMED_HEADS], RowConstants,
+    reads: ["query_norm: TC", "key_norm: TC"], writes: ["fixup: atomic<u32>"]
+);
+static DECODE_SUBGROUP_NORMED_HEADS: KernelSource = KernelSource {
+    subgroups: true,
+    ..appended!(
+        "quant/decode_subgroup", [SUBGROUP_TILES, QUANT_RESULTS_NORMED_HEADS], SubgroupConstants,
+        reads: ["query_norm: TC", "key_norm: TC"], writes: ["fixup: atomic<u32>"]
     )
 };
 
@@ -113,6 +122,13 @@ pub(super) const DECODE_LANES: usize = 32;
 /// Rows of B that its invocations share, and columns of C that a workgroup makes of them.
 const SPAN: usize = 2;
 const DECODE_COLUMNS: usize = 4 * SPAN;
+
+/// Workgroup memory of every device, half of which `quant/decode` has for sums.
+const LEAST_WORKGROUP_BYTES: usize = 16 << 10;
+const _: () = {
+    let [.., most] = DECODE_ROWS;
+    assert!(most * SPAN * 4 * DECODE_LANES * size_of::<f32>() <= LEAST_WORKGROUP_BYTES / 2);
+};
 
 /// Rows and columns of a tile of `quant/tiled`.
 pub(super) const TILE: usize = 64;
@@ -227,6 +243,24 @@ impl Kernel {
         !cfg!(target_family = "wasm") && !self.is_int8() && !matches!(self, Self::Tiled)
     }
 
+    /// Whether a workgroup has one row of A.
+    const fn has_one_row(self) -> bool {
+        let [rows, _] = self.tile(false);
+        rows == 1
+    }
+
+    /// Whether a workgroup has room for so many bytes of something else, too. One that makes tile after tile has none.
+    pub(super) fn has_room_beside(self, ctx: &OpContext, normed: bool, bytes: usize) -> bool {
+        match self {
+            Self::SkinnyCooperative(tile) => {
+                !tile.is_persistent() && tile.has_room_beside(ctx, normed, bytes)
+            }
+            // Half of what every device has is free.
+            Self::Decode(_) | Self::DecodeSubgroup(..) => bytes <= LEAST_WORKGROUP_BYTES / 2,
+            Self::Tiled => false,
+        }
+    }
+
     pub(super) const fn tile(self, gated: bool) -> [usize; 2] {
         match self {
             Self::Decode(rows) | Self::DecodeSubgroup(rows, _) => [rows.count, DECODE_COLUMNS],
@@ -266,7 +300,10 @@ impl Kernel {
             Self::Decode(Rows { count: rows, int8 }) => {
                 let constants = RowConstants { rows, span, activation };
                 match cache {
-                    Some(cache) => Variant::new(&DECODE_APPENDED, [a, c, cache], constants),
+                    Some(Appended { dtype, normed_heads }) => {
+                        let source = if normed_heads { &DECODE_NORMED_HEADS } else { &DECODE_APPENDED };
+                        Variant::new(source, [a, c, dtype], constants)
+                    }
                     None => Variant::new(if int8 { &DECODE_INT8 } else { &DECODE }, [a, c], constants),
                 }
             }
@@ -274,7 +311,14 @@ impl Kernel {
                 let constants = SubgroupConstants { rows, span, subgroup, activation };
                 let source = if int8 { &DECODE_SUBGROUP_INT8 } else { &DECODE_SUBGROUP };
                 match cache {
-                    Some(cache) => Variant::new(&DECODE_SUBGROUP_APPENDED, [a, c, cache], constants),
+                    Some(Appended { dtype, normed_heads }) => {
+                        let source = if normed_heads {
+                            &DECODE_SUBGROUP_NORMED_HEADS
+                        } else {
+                            &DECODE_SUBGROUP_APPENDED
+                        };
+                        Variant::new(source, [a, c, dtype], constants)
+                    }
                     None => Variant::new(source, [a, c], constants),
                 }
             }
@@ -301,8 +345,17 @@ pub(super) struct Signature {
     pub(super) normed: bool,
     /// The function of both halves of the product, in place of the activation.
     pub(super) gate: Option<Gate>,
-    /// The type of the cache that a product of queries, keys and values is appended to.
-    pub(super) cache: Option<DType>,
+    /// The cache that a product of queries, keys and values is appended to.
+    pub(super) cache: Option<Appended>,
+}
+
+/// What is done with queries, keys and values on their way to a cache.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Appended {
+    /// Of the cache.
+    pub(super) dtype: DType,
+    /// Whether each head of queries and keys is normalised.
+    pub(super) normed_heads: bool,
 }
 
 /// Each kernel for each format and width of A; types and activations, on which the rest of the text doesn't
@@ -327,8 +380,10 @@ pub(super) fn variants() -> Vec<Variant> {
                 Signature { format, dtypes, activation, vectors, normed: false, gate: None, cache: None };
             variants.push(kernel.variant(&signature));
             if kernel.may_append() {
-                let cache = Some(if turn / 8 % 2 == 0 { F16 } else { F32 });
+                let dtype = if turn / 8 % 2 == 0 { F16 } else { F32 };
                 let activation = Activation::Identity;
+                let cache =
+                    Some(Appended { dtype, normed_heads: kernel.has_one_row() && turn / 16 % 2 == 1 });
                 variants.push(kernel.variant(&Signature { activation, cache, ..signature }));
             }
             turn += 1;

@@ -7,7 +7,7 @@ use backend_api::{Activation, BackendResult, DType, Gate};
 use super::append::AppendParams;
 use super::cooperative::is_faster_than_many_rows;
 use super::formats::{fragment_libs, has_half_blocks, kinds};
-use super::kernel::Signature;
+use super::kernel::{Appended, Signature};
 use super::operands::{Operands, Params, strides_of_a};
 use super::planes::is_bindable;
 use super::self_test::check_product;
@@ -35,7 +35,7 @@ constants! {
 
 /// The kernel with what makes results of its sums.
 macro_rules! source {
-    ([$($lib:ident),*], $types:expr, $params:ty, reads: [$($read:literal),*], $writes:expr) => {
+    ([$($lib:ident),*], $types:expr, $params:ty, reads: [$($read:literal),* $(,)?], $writes:expr) => {
         KernelSource {
             cooperative: true,
             subgroups: true,
@@ -72,6 +72,25 @@ static NORMED_APPENDED: KernelSource = source!(
     AppendParams,
     reads: ["norm: vec4<u32>", "cosines: f32", "sines: f32", "positions: u32", "indices: u32"],
     ["c: TC", "cache: KV"]
+);
+
+static NORMED_HEADS: KernelSource = source!(
+    [QUANT_RESULTS_NORMED_HEADS, QUANT_NO_RESIDUAL],
+    ["TA", "TC", "KV"],
+    AppendParams,
+    reads: ["cosines: f32", "sines: f32", "positions: u32", "indices: u32", "query_norm: TC", "key_norm: TC"],
+    ["c: TC", "cache: KV", "fixup: atomic<u32>"]
+);
+
+static NORMED_NORMED_HEADS: KernelSource = source!(
+    [QUANT_RESULTS_NORMED_HEADS, QUANT_NO_RESIDUAL],
+    ["TA", "TC", "KV"],
+    AppendParams,
+    reads: [
+        "norm: vec4<u32>", "cosines: f32", "sines: f32", "positions: u32", "indices: u32", "query_norm: TC",
+        "key_norm: TC",
+    ],
+    ["c: TC", "cache: KV", "fixup: atomic<u32>"]
 );
 
 /// Rows of A up to which the kernel is a candidate: for more, B is read too often.
@@ -209,6 +228,11 @@ impl Tile {
         [self.rows, if gated { FRAGMENT / 2 } else { FRAGMENT }]
     }
 
+    /// Whether a workgroup makes tile after tile.
+    pub(super) const fn is_persistent(self) -> bool {
+        self.persistent
+    }
+
     /// Turns of the longest loop along a row of so many units, at most.
     pub(super) const fn iterations(self, units: usize) -> usize {
         units.div_ceil(self.subgroups)
@@ -224,8 +248,13 @@ impl Tile {
         // So that pages are without the kernels that no page launches.
         let variant = match cache.filter(|_| !cfg!(target_family = "wasm")) {
             None => Variant::new(if normed { &NORMED } else { &PLAIN }, [a, dtype], constants),
-            Some(cache) => {
-                let source = if normed { &NORMED_APPENDED } else { &APPENDED };
+            Some(Appended { dtype: cache, normed_heads }) => {
+                let source = match (normed, normed_heads) {
+                    (false, false) => &APPENDED,
+                    (true, false) => &NORMED_APPENDED,
+                    (false, true) => &NORMED_HEADS,
+                    (true, true) => &NORMED_NORMED_HEADS,
+                };
                 Variant::new(source, [a, dtype, cache], constants)
             }
         };
@@ -295,7 +324,12 @@ impl Tile {
     }
 
     fn has_room(self, ctx: &OpContext, normed: bool) -> bool {
-        let mut bytes = self.subgroups * self.rows * FRAGMENT * size_of::<f32>();
+        self.has_room_beside(ctx, normed, 0)
+    }
+
+    /// Whether a workgroup has room beside so many bytes of something else.
+    pub(super) fn has_room_beside(self, ctx: &OpContext, normed: bool, mut bytes: usize) -> bool {
+        bytes += self.subgroups * self.rows * FRAGMENT * size_of::<f32>();
         if normed {
             bytes += self.staged() * DType::F16.size() + self.subgroups * STAGED_ROWS * size_of::<f32>();
         }
@@ -368,7 +402,10 @@ pub(super) fn variants() -> Vec<Variant> {
                     Signature { format, dtypes, activation, vectors: true, normed, gate, cache: None };
                 variants.push(tile.variant(&signature));
                 let (activation, gate) = (Activation::Identity, None);
-                let cache = Some([DType::F16, DType::F32][(number + types) % 2]);
+                let dtype = [DType::F16, DType::F32][(number + types) % 2];
+                // One row at a time is normalised.
+                let normed_heads = tile.rows == 1 && !tile.persistent && number / 2 % 2 == 1;
+                let cache = Some(Appended { dtype, normed_heads });
                 variants.push(tile.variant(&Signature { activation, gate, cache, ..signature }));
             }
         }
@@ -393,7 +430,10 @@ mod tests {
         let all: Vec<String> = variants().iter().map(|variant| format!("{variant:?}")).collect();
         for tile in Tile::ALL {
             for (normed, a) in [(false, DType::F16), (true, DType::F16), (true, DType::F32)] {
-                for cache in [DType::F16, DType::F32].map(Some) {
+                let caches = [DType::F16, DType::F32].map(|dtype| {
+                    [false, tile.rows == 1].map(|normed_heads| Some(Appended { dtype, normed_heads }))
+                });
+                for cache in caches.concat() {
                     let is_listed = |dtype| {
                         tile.formats().any(|format| {
                             let (activation, dtypes) = (Activation::Identity, [a, dtype]);
@@ -410,7 +450,7 @@ mod tests {
                         })
                     };
                     let listed = [DType::F16, DType::F32].map(is_listed);
-                    assert_eq!(listed, [true; 2], "{tile:?}: rows of {a}, normed: {normed}, cache {cache:?}");
+                    assert_eq!(listed, [true; 2], "{tile:?}: rows of {a}, normed: {normed}, {cache:?}");
                 }
             }
         }
