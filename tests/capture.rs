@@ -7,11 +7,12 @@
 mod opened;
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 
-use backend_api::{BackendError, BinaryOp, ComputeBackend, DType, ErrorKind, ReduceOp};
+use backend_api::{BackendError, BinaryOp, ComputeBackend, DType, ErrorKind, ReduceOp, UnaryOp};
 use backend_webgpu::WebGpuBackend;
 use conformance::{Case, Outcome, cases};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -44,6 +45,7 @@ fn main() -> ExitCode {
             ("threads", threads),
             ("one_graph_of_many_threads", shared),
             ("accounts", accounts),
+            ("a_panic", a_panic),
         ];
         if tested.selector != "cpu" {
             checks.extend::<[(&str, Check); 4]>([
@@ -308,6 +310,30 @@ fn out_of_memory(tested: &BackendUnderTest) -> Result<(), String> {
     backend.free_graph(graph).map_err(text)?;
     let after = backend.memory_stats().in_use;
     if after == before.in_use { Ok(()) } else { Err(format!("a freed graph keeps {after} bytes")) }
+}
+
+/// A panic of what is captured leaves nothing held, and a backend that works.
+fn a_panic(tested: &BackendUnderTest) -> Result<(), String> {
+    let backend = registry().create(&tested.selector).map_err(text)?;
+    let (x, n) = (ones(&*backend, 64)?, 64);
+    let panicking = AssertUnwindSafe(|| {
+        backend.capture(&mut |recorded| {
+            recorded.unary(UnaryOp::Neg, x, x, n)?;
+            panic!("a capture that panics")
+        })
+    });
+    if let Ok(captured) = catch_unwind(panicking) {
+        return Err(format!("the panic was lost: {captured:?}"));
+    }
+    let graph = backend.capture(&mut |recorded| recorded.unary(UnaryOp::Neg, x, x, n)).map_err(text)?;
+    backend.replay(graph).map_err(text)?;
+    expect_all("x", &read(&*backend, x, n)?, -1.0)?;
+    backend.free_graph(graph).map_err(text)?;
+    backend.free(x).map_err(text)?;
+    match backend.memory_stats() {
+        stats if (stats.handles, stats.in_use) == (0, 0) => Ok(()),
+        stats => Err(format!("left behind: {stats:?}")),
+    }
 }
 
 /// Long work is submitted in parts by a replay too.

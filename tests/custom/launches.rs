@@ -53,6 +53,8 @@ pub(super) fn arguments(backend: &WebGpuBackend) -> Result<(), Failed> {
         ("less than the array", vec![x, y, short], PLUS.to_vec(), one, ErrorKind::BufferTooSmall),
         ("half a word that is written", vec![x, odd, length], PLUS.to_vec(), one, ErrorKind::Shape),
         ("a long grid", good.to_vec(), PLUS.to_vec(), [65_536, 1, 1], ErrorKind::Limit),
+        ("2^32 workgroups", good.to_vec(), PLUS.to_vec(), [32_768, 32_768, 4], ErrorKind::Limit),
+        ("a large grid", good.to_vec(), PLUS.to_vec(), [65_535; 3], ErrorKind::Limit),
         ("a deep grid", good.to_vec(), PLUS.to_vec(), [1, 1, u32::MAX], ErrorKind::Limit),
     ];
     for (what, handles, params, grid, want) in bad {
@@ -312,12 +314,18 @@ pub(super) fn profile(backend: &WebGpuBackend) -> Result<(), Failed> {
     let comparison = profile.comparisons.first().ok_or("nothing was compared")?;
     expect("elements", &(comparison.elements, comparison.wrong, comparison.worst_index), &(4096, 1, 100))?;
     expect("the worst", &(comparison.expected, comparison.found), &(203.0, 200.0))?;
-    options.expected[0].bytes.pop();
+    // A wrong expectation is refused before anything is launched.
+    let before = read::<f32>(backend, y, 4096)?;
+    options.expected[0].bytes.push(0);
     let part = kind(backend.profile(&kernel, &[x, y], &[], [64, 1, 1], &options));
     expect("a part of an element", &part, &Some(ErrorKind::Shape))?;
     options.expected[0].binding = 2;
     let missing = kind(backend.profile(&kernel, &[x, y], &[], [64, 1, 1], &options));
     expect("a binding that isn't there", &missing, &Some(ErrorKind::Shape))?;
+    options.expected = vec![Expected::new(1, DType::F32, vec![0; 4 * 4097])];
+    let long = kind(backend.profile(&kernel, &[x, y], &[], [64, 1, 1], &options));
+    expect("more than the binding has", &long, &Some(ErrorKind::BufferTooSmall))?;
+    expect("y after the refusals", &read::<f32>(backend, y, 4096)?, &before)?;
     [x, y].into_iter().try_for_each(|ptr| backend.free(ptr))?;
     Ok(())
 }

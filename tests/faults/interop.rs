@@ -98,6 +98,27 @@ pub(crate) fn from_wgpu_with_low_limits(tested: &BackendUnderTest) -> Result<(),
     Ok(())
 }
 
+/// The queue of another device of the same adapter, which has work of its own or none.
+pub(crate) fn from_wgpu_with_another_queue(tested: &BackendUnderTest) -> Result<(), String> {
+    let (_, _, _other, queue) = foreign_device(tested)?;
+    for submissions in [0, 3] {
+        let (instance, adapter, device, own) = foreign_device(tested)?;
+        (0..submissions).for_each(|_| drop(own.submit([])));
+        match WebGpuBackend::from_wgpu(instance, adapter, device, queue.clone()) {
+            Err(BackendError::Unsupported { op: "from_wgpu", need }) if need.contains("queue") => {}
+            other => return Err(format!("another device's queue gave {other:?}")),
+        }
+        queue.submit([]);
+    }
+    // A lost device's own queue isn't taken for another's.
+    let (instance, adapter, device, queue) = foreign_device(tested)?;
+    device.destroy();
+    match WebGpuBackend::from_wgpu(instance, adapter, device, queue) {
+        Err(BackendError::Unsupported { need, .. }) => Err(format!("a destroyed device: {need}")),
+        _ => Ok(()),
+    }
+}
+
 /// The backend's work, the caller's own pass over the same memory, and the backend's work again.
 pub(crate) fn export_and_import(tested: &BackendUnderTest) -> Result<(), String> {
     let told = |error| format!("{error:?}");

@@ -66,12 +66,13 @@ fn for_every_backend(tested: &Arc<BackendUnderTest>) -> Vec<Trial> {
     ];
     let is_webgpu = tested.selector.starts_with("webgpu");
     if is_webgpu {
-        checks.extend::<[(&str, Check); 18]>([
+        checks.extend::<[(&str, Check); 19]>([
             ("not_initialized", lifecycle::not_initialized),
             ("in_time/loss", loss::run),
             ("in_time/timeout", timeout::run),
             ("from_wgpu", interop::from_wgpu),
             ("from_wgpu_with_low_limits", interop::from_wgpu_with_low_limits),
+            ("from_wgpu_with_another_queue", interop::from_wgpu_with_another_queue),
             ("export_and_import", interop::export_and_import),
             ("import_of_unfit_buffers", interop::unfit_buffers),
             ("import_of_known_buffers", interop::known_buffers),

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use bytemuck::{NoUninit, Pod};
 
-use crate::{BackendError, BackendResult, Bound, ComputeBackend, DType, checked_product};
+use crate::{BackendError, BackendResult, Bound, ComputeBackend, DType, ErrorKind, checked_product};
 
 /// A handle of a backend, freed on drop. The backend lives as long as its last buffer.
 pub struct Buffer {
@@ -124,8 +124,10 @@ impl Buffer {
     /// All elements, waiting for the work before.
     ///
     /// # Errors
-    /// [`Shape`](BackendError::Shape) if the buffer doesn't hold whole elements of `T`, and what
-    /// [`ComputeBackend::copy_dtoh`] returns.
+    /// [`Shape`](BackendError::Shape) if the buffer doesn't hold whole elements of `T`,
+    /// [`OutOfMemory`](BackendError::OutOfMemory) if the host has no room for them, and what [`ComputeBackend::view`] and
+    /// [`ComputeBackend::copy_dtoh`] return: [`BufferTooSmall`](BackendError::BufferTooSmall) for a size that is more
+    /// than the handle's.
     pub fn to_vec<T: Pod>(&self) -> BackendResult<Vec<T>> {
         let mut elements = self.vec()?;
         self.read(&mut elements)?;
@@ -149,7 +151,16 @@ impl Buffer {
             let (expected, got) = (Bound::MultipleOf(size), self.bytes);
             return Err(BackendError::Shape { op: "to_vec", what: "size in bytes", expected, got });
         }
-        Ok(vec![T::zeroed(); self.bytes / size])
+        // Whoever called `own` may be wrong about the size, and the host may have no room for it.
+        match self.view(0, self.bytes) {
+            Err(error) if error.kind() != ErrorKind::Unsupported => return Err(error),
+            _ => {}
+        }
+        let out_of_memory = |_| BackendError::OutOfMemory { requested: self.bytes, in_use: 0 };
+        let mut elements = Vec::new();
+        elements.try_reserve_exact(self.bytes / size).map_err(out_of_memory)?;
+        elements.resize(self.bytes / size, T::zeroed());
+        Ok(elements)
     }
 }
 

@@ -267,6 +267,8 @@ impl Choice {
     }
 }
 
+/// What isn't Unicode is told in the error: no backend is called so.
 fn override_name() -> Option<String> {
-    std::env::var(OVERRIDE_VARIABLE).ok().filter(|name| !name.is_empty())
+    let name = std::env::var_os(OVERRIDE_VARIABLE)?;
+    Some(name.to_string_lossy().into_owned()).filter(|name| !name.is_empty())
 }

@@ -73,12 +73,12 @@ impl ComputeBackend for CpuBackend {
     }
 
     fn alloc(&self, bytes: usize) -> BackendResult<u64> {
-        self.memory("alloc")?.alloc(bytes)
+        self.memory("alloc")?.alloc("alloc", bytes)
     }
 
     /// New memory is zero already.
     fn alloc_zeroed(&self, bytes: usize) -> BackendResult<u64> {
-        self.alloc(bytes)
+        self.memory("alloc_zeroed")?.alloc("alloc_zeroed", bytes)
     }
 
     fn free(&self, ptr: u64) -> BackendResult<()> {

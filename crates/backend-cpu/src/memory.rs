@@ -188,9 +188,9 @@ impl Memory {
 
     /// See [`ComputeBackend::alloc`](backend_api::ComputeBackend::alloc). The memory is zero, which the
     /// system gives for free.
-    pub(crate) fn alloc(&self, requested: usize) -> BackendResult<u64> {
+    pub(crate) fn alloc(&self, op: &'static str, requested: usize) -> BackendResult<u64> {
         if requested > MAX_ALLOC_BYTES {
-            return Err(BackendError::Limit { op: "alloc", what: "bytes", requested, max: MAX_ALLOC_BYTES });
+            return Err(BackendError::Limit { op, what: "bytes", requested, max: MAX_ALLOC_BYTES });
         }
         let words = requested.div_ceil(WORD);
         let bytes = words * WORD;

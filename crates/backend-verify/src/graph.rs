@@ -1,6 +1,7 @@
 //! Captured calls: run as a graph, and once more call by call.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use backend_api::support::{Access, Calls};
 use backend_api::{
@@ -25,8 +26,7 @@ pub(crate) struct Graph {
 #[derive(Debug)]
 struct Noted<'a> {
     recorder: &'a dyn ComputeBackend,
-    verify: &'a VerifyBackend,
-    notes: &'a Mutex<Notes>,
+    notes: &'a Taken<'a>,
 }
 
 #[derive(Debug, Default)]
@@ -35,21 +35,40 @@ struct Notes {
     written: HashMap<u64, usize>,
 }
 
+/// Notes of a capture. What they hold is let go on drop, as after a panic in the capture.
+#[derive(Debug)]
+struct Taken<'a> {
+    verify: &'a VerifyBackend,
+    notes: Mutex<Notes>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let Notes { held, .. } = std::mem::take(self.notes.get_mut());
+        // Fails only where the memory is gone already, such as with a lost device.
+        _ = self.verify.let_go(&mut self.verify.mirror.lock(), &held);
+    }
+}
+
 impl Noted<'_> {
+    const fn verify(&self) -> &VerifyBackend {
+        self.notes.verify
+    }
+
     /// Handles of the graph's own to what a command touches.
     fn hold(&self, op: &'static str, command: &Command<'_>) -> BackendResult<()> {
-        let mut notes = self.notes.lock();
-        let mut mirror = self.verify.mirror.lock();
+        let mut notes = self.notes.notes.lock();
+        let mut mirror = self.verify().mirror.lock();
         for operand in command.operands(op)?.iter().filter(|operand| operand.bytes > 0) {
             let Some(&Twin { ptr: twin, len }) = mirror.twins.get(&operand.ptr) else { continue };
             let own = match notes.held.get(&operand.ptr) {
                 Some(&own) => own,
                 None => {
-                    let own = self.verify.first.view(operand.ptr, 0, len)?;
-                    let twin = match self.verify.second.view(twin, 0, len) {
+                    let own = self.verify().first.view(operand.ptr, 0, len)?;
+                    let twin = match self.verify().second.view(twin, 0, len) {
                         Ok(twin) => twin,
                         Err(error) => {
-                            self.verify.first.free(own)?;
+                            self.verify().first.free(own)?;
                             return Err(error);
                         }
                     };
@@ -75,22 +94,22 @@ impl ComputeBackend for Noted<'_> {
     }
 
     fn name(&self) -> &str {
-        self.verify.name()
+        self.verify().name()
     }
 
     fn capabilities(&self) -> BackendResult<Capabilities> {
-        self.verify.capabilities()
+        self.verify().capabilities()
     }
 
     fn device_info(&self) -> BackendResult<DeviceInfo> {
-        self.verify.device_info()
+        self.verify().device_info()
     }
 
     fn memory_stats(&self) -> MemoryStats {
-        self.verify.memory_stats()
+        self.verify().memory_stats()
     }
 
-    forward!(this => *this.recorder; is_initialized, synchronize, alloc, free, copy_htod, copy_dtoh);
+    forward!(this => *this.recorder; is_initialized, synchronize, alloc, alloc_zeroed, free, copy_htod, copy_dtoh);
 
     fn init(&mut self) -> BackendResult<()> {
         Err(BackendError::Capturing { op: "init" })
@@ -124,34 +143,25 @@ impl VerifyBackend {
         &self,
         record: &mut dyn FnMut(&dyn ComputeBackend) -> BackendResult<()>,
     ) -> BackendResult<u64> {
-        let (notes, mut calls) = (Mutex::<Notes>::default(), Calls::default());
+        let (notes, mut calls) = (Taken { verify: self, notes: Mutex::default() }, Calls::default());
         let captured = self.first.capture(&mut |recorder| {
-            let noted = Noted { recorder, verify: self, notes: &notes };
+            let noted = Noted { recorder, notes: &notes };
             calls = Calls::record(&noted, record)?;
             Ok(())
         });
-        let Notes { held, written } = notes.into_inner();
-        let mut mirror = self.mirror.lock();
-        match captured {
-            Ok(graph) => {
-                mirror.graphs.insert(graph, Graph { calls, held, written });
-                Ok(graph)
-            }
-            Err(error) => {
-                self.let_go(&mut mirror, &held)?;
-                Err(error)
-            }
-        }
+        let graph = captured?;
+        let Notes { held, written } = std::mem::take(&mut *notes.notes.lock());
+        self.mirror.lock().graphs.insert(graph, Arc::new(Graph { calls, held, written }));
+        Ok(graph)
     }
 
     pub(crate) fn replay_graph(&self, graph: u64) -> BackendResult<()> {
         let mut mirror = self.in_step()?;
-        let Some(Graph { calls, held, written }) = mirror.graphs.remove(&graph) else {
-            return self.first.replay(graph);
-        };
-        let outcome = self.replay_and_step(&mut mirror, graph, &calls, &held, &written);
-        mirror.graphs.insert(graph, Graph { calls, held, written });
-        outcome
+        // It stays in the table: a panic on the way mustn't lose it.
+        match mirror.graphs.get(&graph).cloned() {
+            Some(twin) => self.replay_and_step(&mut mirror, graph, &twin),
+            None => self.first.replay(graph),
+        }
     }
 
     /// Replays a graph, and then makes its calls from the same memory. The first backend is left as by the
@@ -160,9 +170,7 @@ impl VerifyBackend {
         &self,
         mirror: &mut Mirror,
         graph: u64,
-        calls: &Calls,
-        held: &HashMap<u64, u64>,
-        written: &HashMap<u64, usize>,
+        Graph { calls, held, written }: &Graph,
     ) -> BackendResult<()> {
         let before = Mirror::read(&*self.second, written, |ptr| mirror.twin(ptr))?;
         self.first.replay(graph)?;

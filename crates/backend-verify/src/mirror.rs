@@ -1,6 +1,7 @@
 //! Which handle of the second backend stands for which one of the first.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use backend_api::support::Operand;
 use backend_api::{BackendResult, Command, ComputeBackend};
@@ -22,7 +23,7 @@ pub(crate) struct Mirror {
     /// By handles of the first backend.
     pub(crate) twins: HashMap<u64, Twin>,
     /// By handles of the first backend's graphs.
-    pub(crate) graphs: HashMap<u64, Graph>,
+    pub(crate) graphs: HashMap<u64, Arc<Graph>>,
     /// Handles that graphs hold.
     pub(crate) held: usize,
     /// Whether a call has failed halfway, after which the memory of the two may differ.

@@ -123,14 +123,21 @@ impl WebGpuBackend {
     /// [`OutOfMemory`](BackendError::OutOfMemory); [`Unsupported`](BackendError::Unsupported), which names the limit, where
     /// the device was opened with fewer than 8 storage buffers and a uniform buffer in a shader, with buffers or bindings of
     /// less than 64 KiB, with alignments of more than 256 bytes, or with lower limits of workgroups than
-    /// [`wgpu::Limits::defaults`].
+    /// [`wgpu::Limits::defaults`]; `Unsupported` for the queue of another device, which is asked of the device once what the
+    /// caller has submitted is done.
     pub fn from_wgpu(
         instance: wgpu::Instance,
         adapter: wgpu::Adapter,
         device: wgpu::Device,
         queue: wgpu::Queue,
     ) -> BackendResult<Self> {
-        if let Some(need) = device::too_low(&device.limits()) {
+        let missing = device::too_low(&device.limits());
+        #[cfg(not(target_family = "wasm"))]
+        let missing = missing.or_else(|| {
+            let is_foreign = !device::may_be_of(&device, &queue, Context::DEFAULT_TIMEOUT);
+            is_foreign.then(|| "the queue of the device".to_owned())
+        });
+        if let Some(need) = missing {
             // The caller may have no other handles.
             let last = LastHandle::new(&device);
             #[cfg(not(target_family = "wasm"))]

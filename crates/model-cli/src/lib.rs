@@ -84,7 +84,8 @@ pub fn select(backend: &str) -> anyhow::Result<Selection> {
         Ok(selection) => return Ok(selection),
         Err(error) => error,
     };
-    let variable = std::env::var(OVERRIDE_VARIABLE).ok().filter(|_| backend == "auto");
+    let variable = std::env::var_os(OVERRIDE_VARIABLE).filter(|_| backend == "auto");
+    let variable = variable.map(|name| name.to_string_lossy().into_owned());
     let named = variable.filter(|name| !["", "auto"].contains(&name.as_str()));
     let (name, asked) = match &named {
         Some(name) => (name.as_str(), format!(" that {OVERRIDE_VARIABLE} names")),

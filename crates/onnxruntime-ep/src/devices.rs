@@ -105,7 +105,8 @@ fn open(name: &str, index: usize) -> Result<Device> {
 }
 
 fn asked_for() -> Option<String> {
-    std::env::var(OVERRIDE_VARIABLE).ok().filter(|name| !name.is_empty() && name != "auto")
+    let name = std::env::var_os(OVERRIDE_VARIABLE)?.to_string_lossy().into_owned();
+    Some(name).filter(|name| !["", "auto"].contains(&name.as_str()))
 }
 
 fn registry() -> Registry {

@@ -97,6 +97,10 @@ impl ComputeBackend for Recording<'_> {
         capturing("alloc")
     }
 
+    fn alloc_zeroed(&self, _bytes: usize) -> BackendResult<u64> {
+        capturing("alloc_zeroed")
+    }
+
     fn free(&self, _ptr: u64) -> BackendResult<()> {
         capturing("free")
     }

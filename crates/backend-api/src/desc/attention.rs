@@ -283,8 +283,8 @@ impl AttentionDesc {
         Ok(())
     }
 
-    /// Checks types and shapes. Returns q, k, v, o, mask, key_lengths, lse, sinks and block_table; nothing is touched
-    /// when there are no queries or a vector has no elements.
+    /// Checks types and shapes. Returns q, k, v, o, mask, key_lengths, lse, sinks and block_table; nothing is touched,
+    /// the output and lse neither, when there are no queries or the vectors of queries or of values have no elements.
     pub fn operands(&self, op: &'static str) -> BackendResult<[Operand; 9]> {
         require_float(op, "dtype", self.dtype)?;
         match self.kv_format {

@@ -26,7 +26,7 @@ pub struct GatherDesc {
     /// Handle of the table, `[outer, rows, columns]`.
     pub table: u64,
     /// Handle of the indices of u32 or i32, `[count]` or `[outer, count, columns]`; a negative one is outside
-    /// the table.
+    /// a table of up to 2³¹ rows.
     pub indices: u64,
     /// Handle of the output, `[outer, count, columns]`.
     pub output: u64,

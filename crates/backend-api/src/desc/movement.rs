@@ -59,6 +59,7 @@ impl<'a> SliceDesc<'a> {
         require_eq(op, "steps", to.len(), self.steps.map_or(to.len(), <[usize]>::len))?;
         let mut offset = 0;
         let mut dims = Vec::with_capacity(to.len());
+        let empty = has_no_elements(&to);
         for (k, (&(extent, stride), &(count, _))) in from.iter().zip(&to).enumerate() {
             let step = self.steps.map_or(1, |steps| steps[k]);
             require_at_least(op, "step", 1, step)?;
@@ -75,6 +76,11 @@ impl<'a> SliceDesc<'a> {
             };
             let end = checked_add(op, "end of the slice", self.starts[k], reach)?;
             require_at_least(op, "extent of the input", end, extent)?;
+            // An empty output starts nowhere, and no stride is taken for it.
+            if empty {
+                dims.push((count, 0));
+                continue;
+            }
             offset =
                 checked_add(op, "start", offset, checked_product(op, "start", &[self.starts[k], stride])?)?;
             dims.push((count, checked_product(op, "input strides", &[stride, step])?));
@@ -165,12 +171,16 @@ impl<'a> RepeatDesc<'a> {
             got: from.len(),
         })?;
         let (mut source, mut target) = (Vec::new(), Vec::new());
+        let empty = has_no_elements(&to);
         for (k, &(whole, stride)) in to.iter().enumerate() {
             let (extent, step) = k.checked_sub(missing).map_or((1, 0), |k| from[k]);
             let times = whole.checked_div(extent).unwrap_or(0);
             require_eq(op, "extent of the output", times * extent, whole)?;
             // Along the dimension first the repetitions, then the elements, or the other way round.
-            let far = |count: usize| checked_product(op, "output strides", &[stride, count]);
+            let far = |count: usize| match empty {
+                true => Ok(0),
+                false => checked_product(op, "output strides", &[stride, count]),
+            };
             if self.interleaved {
                 source.extend([(extent, step), (times, 0)]);
                 target.extend([(extent, far(times)?), (times, stride)]);
@@ -215,7 +225,7 @@ impl<'a> PadDesc<'a> {
         let whole = walk(op, [&to])?;
         let mut offset = 0;
         let mut dims = Vec::with_capacity(to.len());
-        let empty = to.iter().any(|&(extent, _)| extent == 0);
+        let empty = has_no_elements(&to);
         for (k, (&(count, _), &(extent, stride))) in from.iter().zip(&to).enumerate() {
             let end = checked_add(op, "end of the input", self.before[k], count)?;
             require_at_least(op, "extent of the output", end, extent)?;
@@ -255,7 +265,7 @@ impl<'a> ConcatDesc<'a> {
         require_distinct(op, "output", &to)?;
         require_axis(op, to.len(), self.axis)?;
         let (whole, stride) = to[self.axis];
-        let empty = to.iter().any(|&(extent, _)| extent == 0);
+        let empty = has_no_elements(&to);
         let mut start = 0usize;
         let mut parts = Vec::with_capacity(self.inputs.len());
         for &input in self.inputs {
@@ -276,6 +286,11 @@ impl<'a> ConcatDesc<'a> {
         require_eq(op, "extent of the output along the axis", start, whole)?;
         Ok(parts)
     }
+}
+
+/// Whether a tensor is empty. Its strides lead nowhere, so that they may be any numbers.
+fn has_no_elements(dims: &[(usize, usize)]) -> bool {
+    dims.iter().any(|&(extent, _)| extent == 0)
 }
 
 /// The dimensions of both tensors, and their operands. An output without elements needs no input.
@@ -319,6 +334,15 @@ mod tests {
         assert_eq!(ConcatDesc { inputs: &inputs, output, axis: 0 }.operands(OP).unwrap().len(), 2);
         let padded = PadDesc { input: inputs[1], output, before: &[2, 0], value: 1.0 };
         assert!(padded.operands(OP).is_ok());
+        let (empty, strides) = ([0, 0], [usize::MAX, 1]);
+        let output = TensorDesc::strided(2, DType::F32, &empty, &strides);
+        let repeated = RepeatDesc::new(TensorDesc::packed(1, DType::F32, &[5, 0]), output);
+        assert!(repeated.operands(OP).is_ok());
+        assert!(repeated.with_interleaved().operands(OP).is_ok());
+        let (one, far) = ([2, 0], [usize::MAX / 2 + 1, 1]);
+        let input = TensorDesc::strided(1, DType::F32, &one, &far);
+        let sliced = SliceDesc::new(input, output, &[2, 0]).with_steps(&[3, 1]);
+        assert!(sliced.operands(OP).is_ok());
     }
 
     #[test]

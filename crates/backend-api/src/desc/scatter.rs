@@ -26,7 +26,7 @@ pub struct ScatterDesc {
     /// Handle of the table, `[outer, rows, columns]`, which is changed.
     pub table: u64,
     /// Handle of the indices of u32 or i32, `[count]` or `[outer, count, columns]`; a negative one is outside
-    /// the table.
+    /// a table of up to 2³¹ rows.
     pub indices: u64,
     /// Handle of the source, `[outer, count, columns]`.
     pub source: u64,

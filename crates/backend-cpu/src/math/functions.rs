@@ -19,7 +19,7 @@ pub(super) fn unary(op: UnaryOp, [alpha, beta]: [f32; 2]) -> Option<impl Fn(f32)
         UnaryOp::Sinh => Box::new(f64::sinh),
         UnaryOp::Cosh => Box::new(f64::cosh),
         UnaryOp::Asinh => Box::new(libm::asinh),
-        UnaryOp::Acosh => Box::new(libm::acosh),
+        UnaryOp::Acosh => Box::new(acosh),
         UnaryOp::Atanh => Box::new(libm::atanh),
         UnaryOp::Softplus => Box::new(softplus),
         UnaryOp::Softsign => Box::new(|x| if x.is_infinite() { x.signum() } else { x / (1.0 + x.abs()) }),
@@ -31,6 +31,11 @@ pub(super) fn unary(op: UnaryOp, [alpha, beta]: [f32; 2]) -> Option<impl Fn(f32)
         _ => return None,
     };
     Some(move |x: f32| function(f64::from(x)) as f32)
+}
+
+/// libm's looks at the exponent first, and takes some numbers far below 1 for their magnitudes.
+fn acosh(x: f64) -> f64 {
+    if x < 1.0 { f64::NAN } else { libm::acosh(x) }
 }
 
 fn softplus(x: f64) -> f64 {

@@ -4,6 +4,7 @@ use backend_api::BackendResult;
 use backend_api::desc::{NormBackwardDesc, NormBackwardWeightDesc, SoftmaxBackwardDesc};
 use bytemuck::cast_slice_mut;
 
+use super::norm::single;
 use crate::access::Call;
 use crate::element::{Element, widen, with_float};
 use crate::parallel::Cores;
@@ -48,7 +49,7 @@ fn moments<T: Element>(row: &[T], eps: f64, centred: bool) -> (f64, f64) {
     let numbers = || row.iter().map(|x| f64::from(x.to_f32()));
     let mean = if centred { numbers().sum::<f64>() / n } else { 0.0 };
     let square = numbers().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
-    (mean, 1.0 / (square + eps).sqrt())
+    (mean, 1.0 / (square + single(eps)).sqrt())
 }
 
 /// The gradient of a normalisation with respect to its rows.

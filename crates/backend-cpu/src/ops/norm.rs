@@ -74,7 +74,7 @@ pub(crate) fn batch_norm(call: Call<'_>, desc: &BatchNormDesc) -> BackendResult<
                 cores.chunks(cast_slice_mut(output), spatial, GRAIN, &|first, chunk: &mut [T]| {
                     for (i, y) in chunk.chunks_exact_mut(spatial).enumerate() {
                         let c = (first / spatial + i) % channels;
-                        let factor = f64::from(weight[c]) / (f64::from(variance[c]) + eps).sqrt();
+                        let factor = f64::from(weight[c]) / (f64::from(variance[c]) + single(eps)).sqrt();
                         if let Some(input) = input {
                             y.copy_from_slice(&input[first + i * spatial..][..spatial]);
                         }
@@ -87,6 +87,11 @@ pub(crate) fn batch_norm(call: Call<'_>, desc: &BatchNormDesc) -> BackendResult<
             });
         });
     })
+}
+
+/// An eps as it is used, in f32.
+pub(super) fn single(eps: f64) -> f64 {
+    f64::from(eps as f32)
 }
 
 /// How weights, biases and statistics are read: one for each column or channel.
@@ -195,7 +200,7 @@ impl Norm<'_> {
         let add = |a: f64, b: f64| a + b;
         let mean = if self.centred { fold(x, 0.0, f64::from, add) / n } else { 0.0 };
         let square = |x: f32| (f64::from(x) - mean) * (f64::from(x) - mean);
-        let factor = 1.0 / (fold(x, 0.0, square, add) / n + self.eps).sqrt();
+        let factor = 1.0 / (fold(x, 0.0, square, add) / n + single(self.eps)).sqrt();
         let scales = self.weight[first..].iter().zip(&self.bias[first..]);
         for (channel, (&weight, &bias)) in x.chunks_mut(self.each).zip(scales) {
             for x in channel {
@@ -209,7 +214,7 @@ impl Norm<'_> {
 /// `x / √(mean(x²) + eps) · weight` in place of a row, each number rounded to its type.
 pub(super) fn normalise<T: Element>(row: &mut [f32], weight: &[f32], eps: f64) {
     let square: f64 = row.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
-    let factor = (square / row.len() as f64 + eps).sqrt().recip();
+    let factor = (square / row.len() as f64 + single(eps)).sqrt().recip();
     for (x, &weight) in row.iter_mut().zip(weight) {
         *x = T::from_f32((f64::from(*x) * factor * f64::from(weight)) as f32).to_f32();
     }

@@ -177,7 +177,8 @@ impl Epilogue<'_> {
     fn store<T: Element>(&self, cores: Cores, transposed: &[f32], c: &mut [T]) {
         let desc = self.desc;
         let (m, n) = (desc.m, desc.n());
-        let alpha = desc.alpha as f32;
+        // A sum of no products is 0, also times an infinite factor.
+        let alpha = if desc.k() == 0 { 0.0 } else { desc.alpha as f32 };
         let residual: Option<&[T]> = self.residual.separate();
         let dims = [(m, desc.c.ld), (n, 1)];
         boxes(cores, &dims, c, GRAIN, &|ranges, c| {

@@ -68,15 +68,18 @@ fn draw(desc: &SampleDesc, logits: &mut [f32], window: &[i32], number: f32) -> i
     if temperature == 0.0 || !first.is_finite() {
         return order[0].1.cast_signed();
     }
-    let weight = |place: usize| {
+    let power = |place: usize| {
         let logit = logit(place);
-        if logit.is_nan() { 0.0 } else { ((logit - first) / f64::from(temperature)).exp() }
+        if logit.is_nan() { f64::NEG_INFINITY } else { (logit - first) / f64::from(temperature) }
     };
+    let weight = |place: usize| power(place).exp();
+    // A weight just below 1 is rounded to 1, its logarithm isn't.
+    let least = f64::from(min_p).ln();
     let weights: Vec<f64> = (0..kept).map(weight).collect();
     let share = f64::from(top_p) * weights.iter().sum::<f64>();
     let (mut sum, mut last) = (0.0, 0);
     for (place, &weight) in weights.iter().enumerate() {
-        if place > 0 && (sum >= share || weight < f64::from(min_p)) {
+        if place > 0 && (sum >= share || power(place) < least) {
             break;
         }
         (sum, last) = (sum + weight, place);

@@ -4,6 +4,7 @@
 //! What runs operations is tested here: a unit test that does would have the whole crate compiled and optimised twice.
 
 mod infinities;
+mod parameters;
 mod registry;
 
 use backend_api::desc::{

@@ -4,6 +4,7 @@ mod beside;
 mod lost;
 mod planted;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use backend_api::desc::{CumSumDesc, GatherDesc, IndexShape, LayerNormDesc, SoftmaxDesc, TopKDesc};
@@ -49,10 +50,12 @@ fn main() {
     let found = CALLS
         .iter()
         .map(|&(name, call)| Trial::test(format!("element_of_{name}"), move || element_is_named(name, call)));
-    let others: [(&str, Check); 11] = [
+    let others: [(&str, Check); 13] = [
         ("agreement", cases_agree),
         ("a_refusal_of_one", refusals_of_one_are_told),
         ("in_a_replay", found_in_a_replay),
+        ("after_a_panic_in_a_capture", nothing_is_held_after_a_panic),
+        ("after_a_panic_in_a_replay", found_after_a_panic),
         ("with_a_file", with_a_file),
         ("a_stray_write", stray_write_is_found_by_a_read),
         ("a_stray_write_and_an_operation", stray_write_is_told_once),
@@ -180,6 +183,49 @@ fn found_in_a_replay() -> Result<(), Failed> {
     backend.copy_dtoh(&mut [0; 256], out).map_err(told)?;
     backend.free_graph(graph).map_err(told)?;
     for ptr in [x, out] {
+        backend.free(ptr).map_err(told)?;
+    }
+    match backend.memory_stats() {
+        stats if (stats.handles, stats.in_use) == (0, 0) => Ok(()),
+        stats => Err(format!("left behind: {stats:?}").into()),
+    }
+}
+
+/// The memory that a capture has taken is given back where it panics.
+fn nothing_is_held_after_a_panic() -> Result<(), Failed> {
+    let backend = pair("nothing", Plant::Refusal)?;
+    let [x, y, out] = buffers(&backend).map_err(told)?;
+    let caught = catch_unwind(AssertUnwindSafe(|| {
+        backend.capture(&mut |recorded| {
+            recorded.binary(BinaryOp::Add, x, y, out, 64)?;
+            panic!("a capture that panics")
+        })
+    }));
+    if let Ok(captured) = caught {
+        return Err(format!("the panic was lost: {captured:?}").into());
+    }
+    for ptr in [x, y, out] {
+        backend.free(ptr).map_err(told)?;
+    }
+    let left = [backend.first(), backend.second()].map(|backend| backend.memory_stats());
+    let counts = left.map(|stats| (stats.handles, stats.in_use));
+    if counts == [(0, 0); 2] { Ok(()) } else { Err(format!("left behind: {counts:?}").into()) }
+}
+
+/// A graph whose replay has panicked is compared again by the next.
+fn found_after_a_panic() -> Result<(), Failed> {
+    let backend = pair("gemm", Plant::Panic)?;
+    let [x, y, out] = buffers(&backend).map_err(told)?;
+    let graph = backend
+        .capture(&mut |recorded| recorded.gemm(NoTrans, NoTrans, 8, 8, 8, 1.0, x, 8, y, 8, 0.0, out, 8))
+        .map_err(told)?;
+    for _ in 0..2 {
+        if let Ok(replayed) = catch_unwind(AssertUnwindSafe(|| backend.replay(graph))) {
+            return Err(format!("a replay without its calls gave {replayed:?}").into());
+        }
+    }
+    backend.free_graph(graph).map_err(told)?;
+    for ptr in [x, y, out] {
         backend.free(ptr).map_err(told)?;
     }
     match backend.memory_stats() {

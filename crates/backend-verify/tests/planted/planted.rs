@@ -13,6 +13,8 @@ pub(crate) enum Plant {
     Bytes { at: usize, bytes: &'static [u8] },
     /// The call fails.
     Refusal,
+    /// The call panics.
+    Panic,
 }
 
 /// The CPU, with `plant` in the operation `op` while it is on.
@@ -47,6 +49,7 @@ impl ComputeBackend for Planted {
             Plant::Refusal if is_meant => {
                 Err(BackendError::Limit { op, what: "a planted size", requested: 2, max: 1 })
             }
+            Plant::Panic if is_meant => panic!("a planted panic"),
             Plant::Bytes { at, bytes } if is_meant => {
                 self.inner.execute(op, command)?;
                 self.spoil(op, &command, at, bytes)

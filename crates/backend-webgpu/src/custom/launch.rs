@@ -54,6 +54,12 @@ pub(crate) fn launch(
         let what = "workgroups along a dimension";
         return Err(BackendError::Limit { op, what, requested: groups as usize, max: max as usize });
     }
+    let groups = grid.iter().fold(1, |all: u64, &groups| all.saturating_mul(groups.into()));
+    // Drivers count workgroups in 32 bits, and leave out what is beyond.
+    if groups > u64::from(u32::MAX) {
+        let requested = usize::try_from(groups).unwrap_or(usize::MAX);
+        return Err(BackendError::Limit { op, what: "workgroups", requested, max: u32::MAX as usize });
+    }
     let slices = resolve(ctx, op, kernel.bindings(), bindings)?;
     if grid.contains(&0) {
         return Ok(());

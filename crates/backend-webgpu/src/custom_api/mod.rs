@@ -48,7 +48,7 @@ impl WebGpuBackend {
 
     /// Launches a kernel in order with all other calls: `bindings` are handles, or views, for
     /// [`Kernel::bindings`] in their order, `params` the bytes of [`Kernel::params`], `grid` the workgroups
-    /// along x, y and z. A grid with a 0 launches nothing.
+    /// along x, y and z, less than 2³² together. A grid with a 0 launches nothing.
     ///
     /// The kernel sees the bytes of each handle and no others: `arrayLength` counts those. A view that is written has
     /// to begin at a multiple of the device's `min_storage_buffer_offset_alignment` and to be whole words. A view that

@@ -91,7 +91,7 @@ impl WebGpuBackend {
     ///
     /// # Errors
     /// What [`launch`](Self::launch) returns; [`Shape`](BackendError::Shape) and
-    /// [`BufferTooSmall`](BackendError::BufferTooSmall) for what is expected;
+    /// [`BufferTooSmall`](BackendError::BufferTooSmall) for what is expected, before anything is launched;
     /// [`Timeout`](BackendError::Timeout) if a launch doesn't end.
     pub fn profile(
         &self,
@@ -106,6 +106,7 @@ impl WebGpuBackend {
         };
         // Before anything is launched: a capture would keep the launch, though it can't be measured there.
         drop(self.context("profile")?);
+        self.check_expected(bindings, &options.expected)?;
         launch(1)?;
         let comparisons = self.compare_bindings(bindings, &options.expected)?;
         self.synchronize()?;
@@ -145,28 +146,41 @@ impl WebGpuBackend {
     /// Compares bindings with what they should hold, as [`profile`](Self::profile) does after its first launch.
     ///
     /// # Errors
-    /// [`Shape`](BackendError::Shape) for a binding that isn't among `bindings` and for bytes that aren't whole elements, and
-    /// what [`copy_dtoh`](backend_api::ComputeBackend::copy_dtoh) returns.
+    /// [`Shape`](BackendError::Shape) for a binding that isn't among `bindings` and for bytes that aren't whole elements,
+    /// [`BufferTooSmall`](BackendError::BufferTooSmall) for more than a binding has, and what
+    /// [`copy_dtoh`](backend_api::ComputeBackend::copy_dtoh) returns.
     pub fn compare_bindings(
         &self,
         bindings: &[u64],
         expected: &[Expected],
     ) -> BackendResult<Vec<Comparison>> {
+        self.check_expected(bindings, expected)?;
         let compare = |expected: &Expected| {
+            let mut found = vec![0; expected.bytes.len()];
+            self.copy_dtoh(&mut found, bindings[expected.binding])?;
+            Ok(expected.compare(&found))
+        };
+        expected.iter().map(compare).collect()
+    }
+
+    /// Whether bindings can be compared with what they should hold.
+    fn check_expected(&self, bindings: &[u64], expected: &[Expected]) -> BackendResult<()> {
+        let (op, arg) = ("compare_bindings", "bindings");
+        for expected in expected {
             let (what, max) = ("binding of an expectation", Bound::LessThan(bindings.len()));
-            let out_of_range =
-                BackendError::Shape { op: "compare_bindings", what, expected: max, got: expected.binding };
+            let out_of_range = BackendError::Shape { op, what, expected: max, got: expected.binding };
             let &ptr = bindings.get(expected.binding).ok_or(out_of_range)?;
             let (item, got) = (expected.dtype.size(), expected.bytes.len());
             if !got.is_multiple_of(item) {
                 let (what, expected) = ("bytes of an expectation", Bound::MultipleOf(item));
-                return Err(BackendError::Shape { op: "compare_bindings", what, expected, got });
+                return Err(BackendError::Shape { op, what, expected, got });
             }
-            let mut found = vec![0; expected.bytes.len()];
-            self.copy_dtoh(&mut found, ptr)?;
-            Ok(expected.compare(&found))
-        };
-        expected.iter().map(compare).collect()
+            let have = self.context(op)?.device().memory.lookup(op, arg, ptr)?.len;
+            if have < got {
+                return Err(BackendError::BufferTooSmall { op, arg, have, need: got });
+            }
+        }
+        Ok(())
     }
 
     /// Launches until the time is over; the seconds of a launch by the host's clock, of which half a batch each

@@ -8,6 +8,8 @@ mod health;
 mod open;
 mod profile;
 mod progress;
+#[cfg(not(target_family = "wasm"))]
+mod queue;
 mod scope;
 
 #[cfg(test)]
@@ -21,4 +23,6 @@ pub(crate) use health::{Health, Witness};
 pub(crate) use open::{Gpu, open};
 pub(crate) use profile::{DeviceProfile, h200, plausible_compute_units};
 pub(crate) use progress::Progress;
+#[cfg(not(target_family = "wasm"))]
+pub(crate) use queue::may_be_of;
 pub(crate) use scope::{GuardedDevice, guarded, guarded_async};

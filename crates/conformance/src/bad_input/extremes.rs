@@ -2,7 +2,7 @@
 //! long.
 //!
 //! They are valid in BLAS and in every tensor library, and overflow where an implementation multiplies before
-//! it looks. A device may refuse them as beyond its limits.
+//! it looks. A device may refuse all but the products as beyond its limits.
 
 use backend_api::desc::{
     AttentionDesc, AttentionMask, AttentionShape, BinaryDesc, ConvDesc, ConvShape, CopyDesc, HeadLayout,
@@ -11,7 +11,7 @@ use backend_api::desc::{
 use backend_api::{BackendTranspose, BinaryOp, DType, UnaryOp};
 
 use super::{Operation, Role, Slot};
-use BackendTranspose::NoTrans;
+use BackendTranspose::{NoTrans, Trans};
 use DType::F32;
 
 const MAX: usize = usize::MAX;
@@ -20,9 +20,9 @@ const MAX: usize = usize::MAX;
 const HALF: usize = MAX / 2 + 1;
 
 pub(super) fn operations() -> Vec<Operation> {
-    let operations = [products(MAX), products(HALF), convolutions(), tensors(), vec![attention(), rope()]];
-    let operations = operations.into_iter().flatten();
-    operations.map(|operation| Operation { may_pass_limits: true, ..operation }).collect()
+    let operations = [convolutions(), tensors(), vec![attention(), rope()]].into_iter().flatten();
+    let operations = operations.map(|operation| Operation { may_pass_limits: true, ..operation });
+    operations.chain(products(MAX)).chain(products(HALF)).collect()
 }
 
 fn inputs<const N: usize>(operands: [(&'static str, usize); N], output: (&'static str, usize)) -> Vec<Slot> {
@@ -35,6 +35,8 @@ fn inputs<const N: usize>(operands: [(&'static str, usize); N], output: (&'stati
 /// Products with leading dimensions and strides of `far`.
 fn products(far: usize) -> Vec<Operation> {
     let one_row = inputs([("a", 5), ("b", 20)], ("c", 4));
+    let one_column = inputs([("a", 15), ("b", 5)], ("c", 3));
+    let one_term_across = inputs([("a", 3), ("b", 4)], ("c", 12));
     let one_term = inputs([("a", 3), ("b", 4)], ("c", 12));
     let one_matrix = inputs([("a", 15), ("b", 20)], ("c", 12));
     vec![
@@ -46,6 +48,14 @@ fn products(far: usize) -> Vec<Operation> {
             b.gemm(NoTrans, NoTrans, 3, 4, 1, 1.0, h[0], 1, h[1], far, 0.0, h[2], 4)
         })
         .variant(format_args!("of one term (ld {far})")),
+        Operation::new("gemm", one_term_across, 1.0, move |b, h| {
+            b.gemm(Trans, Trans, 3, 4, 1, 1.0, h[0], far, h[1], 1, 0.0, h[2], 4)
+        })
+        .variant(format_args!("of one term, transposed (ld {far})")),
+        Operation::new("gemm", one_column, 5.0, move |b, h| {
+            b.gemm(NoTrans, Trans, 3, 1, 5, 1.0, h[0], 5, h[1], far, 0.0, h[2], 1)
+        })
+        .variant(format_args!("of one column (ld {far})")),
         Operation::new("batched_gemm", one_matrix, 5.0, move |b, h| {
             b.batched_gemm(NoTrans, NoTrans, 3, 4, 5, 1.0, h[0], 5, far, h[1], 4, far, 0.0, h[2], 4, far, 1)
         })

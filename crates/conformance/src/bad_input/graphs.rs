@@ -105,8 +105,9 @@ fn capture() -> Operation {
 type Call = fn(&dyn ComputeBackend, &Handles) -> BackendResult<()>;
 
 /// What a capture refuses.
-const NOT_CAPTURED: [(&str, Call); 15] = [
+const NOT_CAPTURED: [(&str, Call); 16] = [
     ("alloc", |b, _| b.alloc(16).map(drop)),
+    ("alloc_zeroed", |b, _| b.alloc_zeroed(16).map(drop)),
     ("free", |b, h| b.free(h[0])),
     ("view", |b, h| b.view(h[0], 0, 4).map(drop)),
     ("copy_htod", |b, h| b.copy_htod(h[0], &[1; 4])),

@@ -36,7 +36,9 @@ pub(super) fn cases() -> Vec<Case> {
         norm: ChannelNorm::drawn([row[0], row[2], row[3], row[4], row[5]]),
         shape: SHAPES[row[1]],
     };
-    grid.into_iter().map(|row| norm(row).case()).collect()
+    // An eps that is infinite as f32.
+    let infinite = Norm { norm: ChannelNorm { eps: 1e39, ..norm(vec![0; 6]).norm }, shape: SHAPES[2] };
+    grid.into_iter().map(norm).chain([infinite]).map(Norm::case).collect()
 }
 
 impl Norm {

@@ -36,7 +36,13 @@ pub(super) fn cases() -> Vec<Case> {
         scale: SCALES[row[8]],
         data: DATA[row[9]],
     });
-    covering.chain(long()).chain(underflowing()).map(Product::case).chain([shared_inputs()]).collect()
+    covering
+        .chain(long())
+        .chain(underflowing())
+        .chain(factors_of_nothing())
+        .map(Product::case)
+        .chain([shared_inputs()])
+        .collect()
 }
 
 /// Vectors longer than a grid of 65,535 workgroups is wide, and long sums.
@@ -72,6 +78,20 @@ fn underflowing() -> impl Iterator<Item = Product> {
         ld_extra: [0, 1, 0],
         scale,
         data: Data::Uniform,
+    })
+}
+
+/// Sums of no products, which are 0 times an alpha that isn't finite as f32, too.
+fn factors_of_nothing() -> impl Iterator<Item = Product> {
+    let scales = [f64::INFINITY, f64::NAN, 1e39].into_iter().flat_map(|alpha| [(alpha, 2.0), (alpha, 0.0)]);
+    scales.flat_map(|scale| {
+        [[1, 2, 0], [17, 33, 0]].map(|shape| Product {
+            shape,
+            trans: [BackendTranspose::NoTrans; 2],
+            ld_extra: [0, 1, 0],
+            scale,
+            data: Data::Uniform,
+        })
     })
 }
 

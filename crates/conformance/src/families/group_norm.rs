@@ -43,7 +43,10 @@ pub(super) fn cases() -> Vec<Case> {
         shape: SHAPES[row[1]],
         offset: [0.0, 30.0][row[6]],
     };
-    grid.into_iter().map(|row| norm(row).case()).collect()
+    let plain = norm(vec![0; 7]);
+    // An eps that is infinite as f32.
+    let infinite = Norm { norm: ChannelNorm { eps: 1e39, ..plain.norm }, shape: SHAPES[1], ..plain };
+    grid.into_iter().map(norm).chain([infinite]).map(Norm::case).collect()
 }
 
 impl Norm {

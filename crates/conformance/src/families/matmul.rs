@@ -51,7 +51,7 @@ pub(super) fn cases() -> Vec<Case> {
         data: [Data::Uniform, Data::Integers][row[11]],
         math: MathMode::Standard,
     });
-    covering.chain(edges()).chain(emulated()).chain(long_sums()).map(Product::case).collect()
+    covering.chain(edges()).chain(factors()).chain(emulated()).chain(long_sums()).map(Product::case).collect()
 }
 
 /// Products whose sizes are those of a kernel's tile and one less or more, or a few tiles, in all layouts.
@@ -138,6 +138,27 @@ fn edges() -> impl Iterator<Item = Product> {
     })
 }
 
+/// Factors that aren't finite as f32, of sums of no products, and a beta that is 0 as f32.
+fn factors() -> impl Iterator<Item = Product> {
+    let of_nothing = [f64::INFINITY, f64::NAN, 1e39].into_iter().flat_map(|alpha| {
+        let betas = [0.0, 1.0].into_iter().flat_map(move |beta| DTYPES.map(|dtypes| (dtypes, beta)));
+        betas.map(move |(dtypes, beta)| ([5, 4, 0], dtypes, (alpha, beta)))
+    });
+    let underflowing = DTYPES.map(|dtypes| ([17, 9, 31], dtypes, (1.0, 1e-60)));
+    of_nothing.chain(underflowing).map(|(shape, dtypes, scale)| Product {
+        dtypes,
+        shape,
+        batch: 2,
+        trans: [BackendTranspose::NoTrans; 2],
+        ld_extra: 1,
+        scale,
+        bias: Some(BiasAxis::Row).filter(|_| scale.1 != 0.0),
+        activation: Activation::Identity,
+        data: Data::Uniform,
+        math: MathMode::Standard,
+    })
+}
+
 /// Sums longer than 65,535 terms, after which some drivers leave a loop: of one result, of few rows, and of
 /// tiles.
 fn long_sums() -> impl Iterator<Item = Product> {
@@ -218,7 +239,7 @@ impl Product {
         };
         let a = Stored::new((m, k), trans[0], self.ld_extra, each, |count| factor(a_type, count, &|i| i / k));
         let b = Stored::new((k, n), trans[1], self.ld_extra, each, |count| factor(b_type, count, &|i| i % n));
-        let c = Stored::new((m, n), false, self.ld_extra, each, |count| match beta {
+        let c = Stored::new((m, n), false, self.ld_extra, each, |count| match beta as f32 {
             0.0 => vec![f64::NAN; count],
             _ => values(c_type, count),
         });

@@ -86,14 +86,15 @@ pub(super) fn cases() -> Vec<Case> {
         }
     });
     let edges = [true, false].map(|layer| {
-        [(0, 5), (5, 0), (70_000, 3)].map(|(rows, columns)| Norm {
+        // And an eps that is infinite as f32.
+        [(0, 5, 1e-5), (5, 0, 1e-5), (70_000, 3, 1e-5), (3, 100, 1e39)].map(|(rows, columns, eps)| Norm {
             layer,
             dtype: DType::F32,
             weight_dtype: DType::F32,
             output_dtype: DType::F32,
             rows,
             columns,
-            eps: 1e-5,
+            eps,
             weight: true,
             bias: layer,
             residual: true,

@@ -158,7 +158,31 @@ pub(super) fn products() -> Vec<Case> {
             ..PLAIN
         })
     });
-    products.chain(empty).chain(shapes()).map(Product::case).chain(infinite()).collect()
+    products
+        .chain(empty)
+        .chain(factors_of_nothing())
+        .chain(shapes())
+        .map(Product::case)
+        .chain(infinite())
+        .collect()
+}
+
+/// Sums of no products, which are 0 times an alpha that isn't finite as f32, too.
+fn factors_of_nothing() -> impl Iterator<Item = Product> {
+    [f64::INFINITY, f64::NAN, 1e39].into_iter().flat_map(|alpha| {
+        DTYPES.into_iter().flat_map(move |dtypes| {
+            [5, 70].map(|m| Product {
+                format: QuantFormat::Q4_0,
+                dtypes,
+                m,
+                n: 40,
+                alpha,
+                bias: true,
+                residual: Residual::Apart,
+                ..PLAIN
+            })
+        })
+    })
 }
 
 pub(super) fn name_of(format: QuantFormat) -> String {

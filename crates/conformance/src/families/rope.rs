@@ -23,6 +23,8 @@ enum Positions {
     Start,
     /// Listed, some past the tables.
     Listed,
+    /// Listed, beside a start that no position goes with.
+    ListedBesideStart,
 }
 
 const POSITIONS: [Positions; 3] = [Positions::Zero, Positions::Start, Positions::Listed];
@@ -85,7 +87,19 @@ pub(super) fn cases() -> Vec<Case> {
         tokens_first: [row[4] == 1, row[4] == 0],
         in_place: false,
     });
-    covering.chain(empty).chain(converting).map(Rope::case).collect()
+    let beside_start = [DType::F32, DType::F16].map(|dtype| Rope {
+        style: RopeStyle::Half,
+        dtype,
+        output_dtype: dtype,
+        dims: (8, 4),
+        positions: Positions::ListedBesideStart,
+        batch: 2,
+        heads: 3,
+        seq: 5,
+        tokens_first: [false, false],
+        in_place: false,
+    });
+    covering.chain(empty).chain(converting).chain(beside_start).map(Rope::case).collect()
 }
 
 impl Rope {
@@ -125,9 +139,12 @@ impl Rope {
         let mut table = || uniform(rng, DType::F32, max_position * pairs, -1.0, 1.0);
         let (cos, sin) = (table(), table());
         let listed: Vec<f64> = match self.positions {
-            Positions::Listed => (0..batch * seq).map(|_| rng.below(max_position + 3) as f64).collect(),
+            Positions::Listed | Positions::ListedBesideStart => {
+                (0..batch * seq).map(|_| rng.below(max_position + 3) as f64).collect()
+            }
             _ => Vec::new(),
         };
+        let has_positions = matches!(self.positions, Positions::Listed | Positions::ListedBesideStart);
         let place = |operand: usize, b: usize, h: usize, t: usize| {
             let strides = self.strides(operand);
             b * strides.batch + h * strides.head + t * strides.token
@@ -169,7 +186,10 @@ impl Rope {
                 self.style,
             );
             (desc.rotary_dim, desc.start, desc.output_dtype) = (rotary_dim, start, self.output_dtype);
-            desc.positions = (self.positions == Positions::Listed).then_some(p[2]);
+            if self.positions == Positions::ListedBesideStart {
+                desc.start = usize::MAX;
+            }
+            desc.positions = has_positions.then_some(p[2]);
             let layout = |i: usize| self.tokens_first[i].then(|| self.strides(i));
             (desc.input_layout, desc.output_layout) = (layout(0), layout(1));
             backend.rope(&desc)

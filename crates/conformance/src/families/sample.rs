@@ -47,6 +47,7 @@ pub(super) fn cases() -> Vec<Case> {
         Settings { temperature: 5.0, top_k: 400, top_p: 0.95, min_p: 0.001, penalty: 0.7 },
         Settings { temperature: f64::INFINITY, ..plain },
         Settings { temperature: 1e-60, ..plain },
+        Settings { min_p: 5.0, temperature: 1e30, ..plain },
     ];
     let shapes = [[64, 5], [33, 300], [20, 1500], [1, 1], [3, 33_000], [0, 7]];
     let mut cases = Vec::new();

@@ -25,6 +25,10 @@ pub(super) fn cases() -> Vec<Case> {
         let name = format!("{}_sweep", op.name());
         cases.push(case(op, name, false, move |_| sweep(op)));
     }
+    for op in [UnaryOp::Log, UnaryOp::Sqrt, UnaryOp::Rsqrt, UnaryOp::Log1p, UnaryOp::Acosh, UnaryOp::Atanh] {
+        let name = format!("{}_far_below", op.name());
+        cases.push(case(op, name, false, |_| far_below()));
+    }
     // More than 65,535 workgroups of 64 make.
     let many = || (0..4_200_003).map(|i| f64::from(i % 4093)).collect();
     cases.push(case(UnaryOp::Neg, "neg_n4200003".into(), true, move |_| many()));
@@ -80,6 +84,11 @@ pub(super) fn special_numbers(op: UnaryOp, dtype: DType) -> Vec<f64> {
     let angle = matches!(op, UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Tan);
     let all = specials(dtype).into_iter();
     all.filter(|x| !angle || !x.is_finite() || x.abs() <= 1000.0).collect()
+}
+
+/// Negative numbers of every order of magnitude from −2 on.
+fn far_below() -> Vec<f64> {
+    (4..512).map(|i| round_to(DType::F32, -2f64.powf(f64::from(i) / 4.0))).collect()
 }
 
 /// A fine sweep of the range where functions bend, and neighbours of halves and integers.

@@ -20,6 +20,11 @@ pub(crate) struct Row<'a> {
 /// The relative error of 1/√x, by `inverseSqrt` (2 units) or by a square root (itself 4.5) and a division.
 const RSQRT: f64 = 7.0 * ROUNDING;
 
+/// An eps as it is used, in f32.
+fn single(eps: f64) -> f64 {
+    f64::from(eps as f32)
+}
+
 /// `size`·`error`: 0 where `size` is, also where nothing bounds the error.
 fn times(size: f64, error: f64) -> f64 {
     if size == 0.0 { 0.0 } else { size * error }
@@ -78,9 +83,12 @@ impl Row<'_> {
             })
             .sum::<f64>()
             / n;
-        // eps itself is rounded to f32, and the sum is.
-        let sum = square + self.eps;
-        let sum_error = square_error + ROUNDING * (sum + square_error) + ROUNDING * self.eps;
+        // An eps that is infinite in f32 leaves nothing of the row.
+        let sum = square + single(self.eps);
+        if sum.is_infinite() && square.is_finite() {
+            return (0.0, 0.0);
+        }
+        let sum_error = square_error + ROUNDING * (sum + square_error);
         let factor = 1.0 / sum.sqrt();
         let largest = if sum_error < sum { (1.0 + RSQRT) / (sum - sum_error).sqrt() } else { f64::INFINITY };
         (factor, largest - factor)
@@ -182,9 +190,9 @@ impl Row<'_> {
 
 /// (x − mean)/√(variance + eps)·weight + bias.
 ///
-/// The difference is rounded; so are eps and the sum under the root, which halves their errors.
+/// The difference is rounded; so is the sum under the root, which halves its error.
 pub(crate) fn batch_norm(x: f64, [mean, variance, weight, bias]: [f64; 4], eps: f64) -> Want {
-    let scaled = (x - mean) / (variance + eps).sqrt() * weight;
+    let scaled = (x - mean) / (variance + single(eps)).sqrt() * weight;
     let relative = 1.001 * (2.0 * ROUNDING + RSQRT + gamma(3));
     Want::near(scaled + bias, relative * scaled.abs() + ROUNDING * bias.abs() + 4.0 * MIN_NORMAL_F32)
 }

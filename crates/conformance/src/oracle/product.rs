@@ -66,14 +66,17 @@ impl Element {
 
     /// [`want`](Self::want) for terms that are added up already.
     pub(crate) fn of_sum(&self, Products { sum, magnitude, count: k }: Products) -> Want {
-        let previous = if self.beta == 0.0 { 0.0 } else { self.beta * self.c };
+        // As the device has them; a sum of no products is 0, also times an infinite factor.
+        let [alpha, beta] = [self.alpha, self.beta].map(|scale| f64::from(scale as f32));
+        let alpha = if k == 0 { 0.0 } else { alpha };
+        let previous = if beta == 0.0 { 0.0 } else { beta * self.c };
         let bias = self.bias.unwrap_or(0.0);
-        let value = self.alpha * sum + previous + bias;
+        let value = alpha * sum + previous + bias;
         let bound = if self.exact {
             0.0
         } else {
-            let flushed = (k + 3) as f64 * MIN_NORMAL_F32 * self.alpha.abs();
-            (gamma(k + 3) + self.term_error) * self.alpha.abs() * magnitude
+            let flushed = (k + 3) as f64 * MIN_NORMAL_F32 * alpha.abs();
+            (gamma(k + 3) + self.term_error) * alpha.abs() * magnitude
                 + gamma(3) * (previous.abs() + bias.abs())
                 + flushed
         };

@@ -55,7 +55,8 @@ pub(super) fn expect_rope(desc: &RopeDesc, memory: &Bytes) -> Expected {
     let mut wants = Vec::new();
     for row in 0..batch * heads * seq {
         let (b, h, t) = (row / seq / heads, row / seq % heads, row % seq);
-        let position = positions.get(b * seq + t).map_or(desc.start + t, |&position| position as usize);
+        let position =
+            positions.get(b * seq + t).map_or_else(|| desc.start + t, |&position| position as usize);
         let at = position.min(desc.max_position.saturating_sub(1)) * pairs;
         let x = &input[start(from, [b, h, t])..][..head_dim];
         let rotated = rope(x, &cos[at..][..pairs], &sin[at..][..pairs], desc.style);

@@ -1,5 +1,7 @@
 //! The tokens that a draw may give.
 
+use std::collections::BTreeSet;
+
 use backend_api::desc::SampleDesc;
 use backend_api::{DType, random};
 
@@ -69,24 +71,19 @@ pub(crate) fn tokens(settings: Settings, logits: &[f64], window: &[f64], u: f64)
         count.count().max(1)
     };
     let (fewest, most) = (kept(-SLACK), kept(SLACK));
-    let mut found = Vec::new();
-    for count in fewest..=most.min(fewest + 64) {
-        let sum: f64 = weights[..count].iter().sum();
-        let mut before = 0.0;
+    // The sum of the weights before each place, and of all.
+    let mut before = vec![0.0];
+    weights.iter().for_each(|weight| before.push(before[before.len() - 1] + weight));
+    let mut found = BTreeSet::new();
+    for count in fewest..=most {
+        let (sum, after) = (before[count], &before[1..=count]);
+        let bound = u * sum;
+        let first = after.partition_point(|after| after + SLACK * sum < bound);
+        let places = (first..count).take_while(|&place| before[place] - SLACK * sum <= bound);
         // Tokens of weight 0 are never drawn, however near to the end u is.
-        for (place, weight) in weights[..count].iter().enumerate().filter(|&(_, &weight)| weight > 0.0) {
-            let after = before + weight;
-            let bound = u * sum;
-            if before - SLACK * sum <= bound
-                && bound <= after + SLACK * sum
-                && !found.contains(&order[place].1)
-            {
-                found.push(order[place].1);
-            }
-            before = after;
-        }
+        found.extend(places.filter(|&place| weights[place] > 0.0).map(|place| order[place].1));
     }
-    found
+    found.into_iter().collect()
 }
 
 pub(super) fn expect_sample(desc: &SampleDesc, memory: &Bytes) -> Expected {

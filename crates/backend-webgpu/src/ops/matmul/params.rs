@@ -1,7 +1,7 @@
 //! A product as its kernels see it: their parameters, and the windows of its operands.
 
 use backend_api::desc::{BiasAxis, MatmulDesc};
-use backend_api::{BackendResult, DType};
+use backend_api::{BackendResult, BackendTranspose, DType};
 
 use crate::kernels::{Lib, libs, params};
 use crate::ops::op_context::{OpContext, dim};
@@ -110,13 +110,16 @@ pub(super) fn params(
     let sizes = SizeParams::new(op, [desc.m, desc.n], [desc.k, *k_last], desc.batch, tile)?;
     // Without products, A and B aren't looked at.
     let read = |count: usize| if desc.k == 0 { 0 } else { count };
+    let stored_rows = |rows: usize, columns, trans: BackendTranspose| {
+        read(if trans.is_transposed() { columns } else { rows })
+    };
     Ok(Params {
         sizes,
         a_offset: windows.a.offset,
-        a_ld: stride(op, "lda", desc.a.ld, read(desc.m.max(desc.k)))?,
+        a_ld: stride(op, "lda", desc.a.ld, stored_rows(desc.m, desc.k, desc.trans_a))?,
         a_batch: stride(op, "stride_a", desc.a.batch_stride, read(desc.batch))?,
         b_offset: windows.b.offset,
-        b_ld: stride(op, "ldb", desc.b.ld, read(desc.n.max(desc.k)))?,
+        b_ld: stride(op, "ldb", desc.b.ld, stored_rows(desc.k, desc.n, desc.trans_b))?,
         b_batch: stride(op, "stride_b", desc.b.batch_stride, read(desc.batch))?,
         result: ResultParams {
             c_offset: windows.c.offset,
@@ -129,10 +132,15 @@ pub(super) fn params(
                 Some(BiasAxis::Row) => 2,
             },
             accumulate: u32::from(desc.beta as f32 != 0.0),
-            alpha: desc.alpha as f32,
+            alpha: factor(desc.alpha, desc.k),
             beta: desc.beta as f32,
         },
     })
+}
+
+/// The factor of a sum of `k` products: of none it is 0, also times an infinite factor.
+pub(in crate::ops) fn factor(alpha: f64, k: usize) -> f32 {
+    if k == 0 { 0.0 } else { alpha as f32 }
 }
 
 /// A stride that is used; one that only a single row or matrix would take doesn't matter, however large.

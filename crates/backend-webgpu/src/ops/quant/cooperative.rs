@@ -11,7 +11,7 @@ use super::planes::{Planes, WeightParams};
 use super::self_test::check_product;
 use crate::device::h200;
 use crate::kernels::{KernelSource, Variant, constants, kernel, native, params};
-use crate::ops::matmul::{ResultParams, SizeParams, cooperative_time, quant_product};
+use crate::ops::matmul::{ResultParams, SizeParams, cooperative_time, factor, quant_product};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::cooperative_tile::{CooperativeConstants, CooperativeTile};
 use crate::ops::shared::self_test::OP;
@@ -179,7 +179,7 @@ impl Tile {
                 bias_offset: windows.bias.offset,
                 bias: u32::from(desc.bias.is_some()),
                 accumulate: u32::from(has_residual),
-                alpha: desc.alpha as f32,
+                alpha: factor(desc.alpha, desc.k()),
                 beta: if has_residual { 1.0 } else { 0.0 },
             },
         })

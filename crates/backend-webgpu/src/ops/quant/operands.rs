@@ -8,6 +8,7 @@ use backend_api::support::checked_product;
 use super::planes::{PlaneParams, Planes};
 use crate::kernels::params;
 use crate::memory::DeviceSlice;
+use crate::ops::matmul::factor;
 use crate::ops::op_context::{OpContext, dim};
 use crate::ops::shared::vec_width::VecWidth;
 use crate::recorder::Window;
@@ -181,7 +182,7 @@ impl Params {
             residual: windows.residual.offset,
             residual_ld: ld("ld of the residual", desc.residual.map_or(0, |residual| residual.ld))?,
             terms: windows.terms,
-            alpha: desc.alpha as f32,
+            alpha: factor(desc.alpha, k),
             half: if desc.gate.is_some() { dim(op, "n", desc.n())? } else { 0 },
             norm: windows.norm.offset,
             eps: desc.norm.map_or(0.0, |norm| norm.eps) as f32,

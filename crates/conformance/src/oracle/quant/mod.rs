@@ -70,6 +70,8 @@ impl Sum {
     /// beyond f32's range, so that they are infinite, or no number where both infinities meet.
     pub(crate) fn finish(self, k: usize, alpha: f64, bias: f64, half_weights: bool) -> (f64, f64) {
         let Self { sum, magnitude, input, moved, largest } = self;
+        // As the device has it; a sum of no products is 0, also times an infinite factor.
+        let alpha = if k == 0 { 0.0 } else { f64::from(alpha as f32) };
         let overflows = magnitude > f64::from(f32::MAX);
         if overflows || half_weights && largest > MAX_F16 {
             return (alpha * sum + bias, f64::INFINITY);
