@@ -247,7 +247,10 @@ impl Choice {
             reason.push_str(failure);
         }
         for device in self.remaining.as_slice() {
-            reason.push_str(&format!("; preferred to {} ({}, {:?})", device.selector, device.name, device.kind));
+            reason.push_str(&format!(
+                "; preferred to {} ({}, {:?})",
+                device.selector, device.name, device.kind
+            ));
         }
         reason
     }

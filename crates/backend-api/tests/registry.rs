@@ -186,7 +186,10 @@ fn a_choice_says_what_it_passed_over() {
     registry.register(Factory("a", vec![DeviceKind::Cpu, DeviceKind::DiscreteGpu, DeviceKind::Other], 0));
     let auto = now(registry.select_async("auto")).unwrap();
     assert_eq!(auto.device.selector, "a:1");
-    assert_eq!(auto.reason, "the best device for \"auto\"; preferred to a:2 (A:2, Other); preferred to a:0 (A:0, Cpu)");
+    assert_eq!(
+        auto.reason,
+        "the best device for \"auto\"; preferred to a:2 (A:2, Other); preferred to a:0 (A:0, Cpu)"
+    );
     assert_eq!(now(registry.select_async("a:2")).unwrap().device.selector, "a:2");
     let missing = now(registry.select_async("b:1")).unwrap_err();
     assert_eq!(
