@@ -87,15 +87,21 @@ impl Call {
         // Elsewhere it is a launch of its own.
         let has_norm = rng.one_in(2);
         let a = if on_tensor_cores && !has_norm { DType::F16 } else { rng.pick(&[DType::F32, DType::F16]) };
+        let format = rng.pick(&[
+            QuantFormat::Q8_0,
+            QuantFormat::Q4_0,
+            QuantFormat::U4 { group: 32, zero_points: false },
+            QuantFormat::U4 { group: 32, zero_points: true },
+        ]);
+        // Sums of weights up to 15 may be odd whole numbers above 2048.
+        let is_exact = format.zero_point().is_some();
+        let mut result = || if is_exact { rng.pick(&[DType::F32, DType::F16]) } else { DType::F32 };
+        let (c, kv) = (result(), result());
         Self {
-            format: rng.pick(&[
-                QuantFormat::Q8_0,
-                QuantFormat::Q4_0,
-                QuantFormat::U4 { group: 32, zero_points: false },
-            ]),
+            format,
             a,
-            c: rng.pick(&[DType::F32, DType::F16]),
-            kv: rng.pick(&[DType::F32, DType::F16]),
+            c,
+            kv,
             rows,
             heads: kv_heads * (1 + rng.below(3)),
             kv_heads,

@@ -103,7 +103,9 @@ pub(crate) fn from_wgpu_with_another_queue(tested: &BackendUnderTest) -> Result<
     let (_, _, _other, queue) = foreign_device(tested)?;
     for submissions in [0, 3] {
         let (instance, adapter, device, own) = foreign_device(tested)?;
-        (0..submissions).for_each(|_| drop(own.submit([])));
+        (0..submissions).for_each(|_| {
+            own.submit([]);
+        });
         match WebGpuBackend::from_wgpu(instance, adapter, device, queue.clone()) {
             Err(BackendError::Unsupported { op: "from_wgpu", need }) if need.contains("queue") => {}
             other => return Err(format!("another device's queue gave {other:?}")),

@@ -249,8 +249,8 @@ mod tests {
     fn inputs_before_after_in_and_apart_from_the_output() {
         let memory = Memory::new();
         let call = Call { memory: &memory, op: "t" };
-        let whole = memory.alloc(24).unwrap();
-        let other = memory.alloc(4).unwrap();
+        let whole = memory.alloc("alloc", 24).unwrap();
+        let other = memory.alloc("alloc", 4).unwrap();
         let bytes: Vec<u8> = (0..24).collect();
         let write = |ptr, bytes: &[u8]| {
             let all = [operand(ptr, bytes.len() / 4, Access::Write)];

@@ -228,6 +228,11 @@ impl Tile {
         [self.rows, if gated { FRAGMENT / 2 } else { FRAGMENT }]
     }
 
+    /// Whether the tile is one that products of one row have.
+    const fn may_have_one_row(self) -> bool {
+        self.rows <= 8
+    }
+
     /// Whether a workgroup makes tile after tile.
     pub(super) const fn is_persistent(self) -> bool {
         self.persistent
@@ -403,8 +408,7 @@ pub(super) fn variants() -> Vec<Variant> {
                 variants.push(tile.variant(&signature));
                 let (activation, gate) = (Activation::Identity, None);
                 let dtype = [DType::F16, DType::F32][(number + types) % 2];
-                // One row at a time is normalised.
-                let normed_heads = tile.rows == 1 && !tile.persistent && number / 2 % 2 == 1;
+                let normed_heads = tile.may_have_one_row() && !tile.persistent && number / 2 % 2 == 1;
                 let cache = Some(Appended { dtype, normed_heads });
                 variants.push(tile.variant(&Signature { activation, gate, cache, ..signature }));
             }
@@ -431,7 +435,8 @@ mod tests {
         for tile in Tile::ALL {
             for (normed, a) in [(false, DType::F16), (true, DType::F16), (true, DType::F32)] {
                 let caches = [DType::F16, DType::F32].map(|dtype| {
-                    [false, tile.rows == 1].map(|normed_heads| Some(Appended { dtype, normed_heads }))
+                    [false, tile.may_have_one_row()]
+                        .map(|normed_heads| Some(Appended { dtype, normed_heads }))
                 });
                 for cache in caches.concat() {
                     let is_listed = |dtype| {
