@@ -129,7 +129,9 @@ pub(in crate::ops) fn add_pieces(
     let matrix = Matrix::new(0, DType::F32, n);
     let desc = MatmulDesc::new(m, n, 0, matrix, matrix, Matrix::new(0, dtype, n)).with_batch(count);
     let windows = Windows { a: ctx.null(), b: ctx.null(), bias: ctx.null(), c: output.clone() };
-    let params = params(op, &Product::whole(&desc), &windows, [1; 2])?;
+    let mut params = params(op, &Product::whole(&desc), &windows, [1; 2])?;
+    // The parts are sums already, of whatever length.
+    params.result.alpha = 1.0;
     let grid = invocation_grid(op, m * n)?;
     let (null, variant) = (ctx.null(), variant(dtype, activation, false));
     ctx.launch(op, &variant, &[parts, &null, &null, &null], output, &params, grid)
