@@ -242,10 +242,10 @@ const DIGESTS: [[u64; 4]; 4] = [
 
 /// Digests of the grids and parameters of their launches.
 const LAUNCH_DIGESTS: [[u64; 4]; 4] = [
-    [0xbab9_8580_7de4_f7e2, 0x3623_2d44_c45d_4468, 0x3b2d_a60b_875c_fe92, 0xfcec_11a9_e5b8_3710],
-    [0x24ac_da4a_cb0f_a143, 0x9885_0037_4b63_35eb, 0x6093_f57f_9e96_6b7a, 0xd145_ace3_c6ca_225a],
-    [0x209c_e9e4_f578_9858, 0xed31_a051_432f_5fd7, 0xbdea_a847_4488_5ee1, 0x5dde_8a5f_1d2f_9b04],
-    [0x4157_8ae2_1fa1_11cb, 0x8bb2_82de_2a58_9791, 0xc620_ce43_9bf9_d896, 0xe335_ff3f_2df6_07fe],
+    [0xcf4f_caf6_defd_f6ff, 0x3623_2d44_c45d_4468, 0x3b2d_a60b_875c_fe92, 0x799d_48ea_0a36_2123],
+    [0x6c76_47fc_2f36_3d35, 0x9885_0037_4b63_35eb, 0x2041_6f2d_12b4_166f, 0x198a_946a_4a9b_2fd3],
+    [0xfe50_8d00_9045_84da, 0xed31_a051_432f_5fd7, 0x5dfe_c5c6_2da4_a79d, 0x3839_4723_7999_a8c9],
+    [0xc836_4fe5_51c7_67be, 0x8bb2_82de_2a58_9791, 0x0433_9828_d898_b2f4, 0xefb7_80b4_5ea5_20a3],
 ];
 
 /// The FNV-1a hash of lines.

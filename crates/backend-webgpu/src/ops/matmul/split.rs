@@ -136,3 +136,43 @@ pub(in crate::ops) fn add_pieces(
     let (null, variant) = (ctx.null(), variant(dtype, activation, false));
     ctx.launch(op, &variant, &[parts, &null, &null, &null], output, &params, grid)
 }
+
+#[cfg(test)]
+mod tests {
+    use backend_api::ComputeBackend as _;
+    use backend_api::support::{Access, Operand};
+
+    use super::*;
+    use crate::WebGpuBackend;
+
+    const OP: &str = "test";
+
+    /// The suites run few convolutions whose sums are made in pieces on software adapters.
+    #[test]
+    fn pieces_are_added() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let ([m, n], count) = ([2, 3], 4);
+        let numbers: Vec<f32> = (0..count * m * n).map(|i| i as f32).collect();
+        let [parts, output] = [numbers.len(), m * n].map(|elements| backend.alloc(4 * elements).unwrap());
+        backend.copy_htod(parts, bytemuck::cast_slice(&numbers)).unwrap();
+        backend.copy_htod(output, &[0xff; 24]).unwrap();
+        let call = backend.context(OP).unwrap();
+        let operands = [
+            Operand::bytes("parts", parts, 4 * numbers.len(), Access::Read),
+            Operand::bytes("output", output, 24, Access::Write),
+        ];
+        let [Some(of_parts), Some(of_output)] = call.context.resolve(OP, &operands).unwrap() else {
+            panic!("both have bytes");
+        };
+        let ctx = &call.context;
+        let [of_parts, of_output] = [of_parts, of_output].map(|slice| ctx.output(&slice, DType::F32));
+        add_pieces(ctx, OP, &of_parts, count, [m, n], Activation::Identity, (&of_output, DType::F32))
+            .unwrap();
+        ctx.commit(OP).unwrap();
+        let mut found = [0; 24];
+        backend.copy_dtoh(&mut found, output).unwrap();
+        let expected: Vec<f32> =
+            (0..m * n).map(|i| (0..count).map(|piece| numbers[piece * m * n + i]).sum()).collect();
+        assert_eq!(bytemuck::pod_collect_to_vec::<u8, f32>(&found), expected);
+    }
+}
