@@ -252,7 +252,7 @@ fn few_kernels_bind_more_than_every_device_has_room_for() {
         let buffers = variant.requires().storage_buffers;
         let most = match variant.kernel() {
             _ if has("lib/quant_results_appended") => 13,
-            _ if has("lib/quant_results_normed_heads") => 16,
+            _ if has("lib/quant_results_qk_norm") => 16,
             _ if has("lib/quant_expert_biases") => 9,
             "tokens/router" => 9,
             _ => Limits::PORTABLE.storage_buffers,

@@ -17,13 +17,3 @@ fn read_ahead(row: u32, column: u32) -> Ahead {
 fn finish_element(sum: f32, neighbour: f32, ahead: Ahead, row: u32, column: u32) {
   store_sum(activate(ACTIVATION, biased(sum, column)), ahead, row, column);
 }
-
-// Nothing is left to do behind a tile.
-alias HeadAhead = u32;
-
-fn read_head_ahead(column: u32, i: u32) -> HeadAhead {
-  return 0u;
-}
-
-fn finish_workgroup(column: u32, columns: u32, index: u32, threads: u32, ahead: HeadAhead) {
-}

@@ -58,13 +58,3 @@ fn finish_element(sum: f32, neighbour: f32, ahead: Ahead, row: u32, column: u32)
     }
   }
 }
-
-// Nothing is left to do behind a tile.
-alias HeadAhead = u32;
-
-fn read_head_ahead(column: u32, i: u32) -> HeadAhead {
-  return 0u;
-}
-
-fn finish_workgroup(column: u32, columns: u32, index: u32, threads: u32, ahead: HeadAhead) {
-}

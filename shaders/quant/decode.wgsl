@@ -5,7 +5,7 @@
 // parts in workgroup memory.
 //
 // needs: TA, TC, ROWS, SPAN, ACTIVATION, lib/quant_product, where elements of the product go (lib/quant_results,
-// lib/quant_results_appended or lib/quant_results_normed_heads), lib/quant_lanes, lib/quant_sums, a format, a reader of A, lib/workgroup_tiles
+// lib/quant_results_appended or lib/quant_results_qk_norm), lib/quant_lanes, lib/quant_sums, a format, a reader of A, lib/workgroup_tiles
 
 const THREADS: u32 = 128u;
 const LANES: u32 = 32u;

@@ -5,7 +5,7 @@
 // without workgroup memory.
 //
 // needs: TA, TC, ROWS, SPAN, SUBGROUP, ACTIVATION, lib/quant_product, where elements of the product go (lib/quant_results,
-// lib/quant_results_appended or lib/quant_results_normed_heads), lib/quant_sums, a format, a reader of A, lib/subgroup_tiles
+// lib/quant_results_appended or lib/quant_results_qk_norm), lib/quant_sums, a format, a reader of A, lib/subgroup_tiles
 
 const COLUMNS: u32 = SUBGROUPS * SPAN;
 

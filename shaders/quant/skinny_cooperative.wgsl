@@ -17,7 +17,7 @@
 //
 // needs: TA = f16, or f32 with lib/quant_normed_f32, TC, SUBGROUPS, ROWS, PERSISTENT, HALF_BLOCKS, RAGGED, ACTIVATION, GATED,
 // GATE, lib/quant_product, where elements of the product go (lib/quant_results, lib/quant_results_appended or
-// lib/quant_results_normed_heads), lib/fragment_elements, a format's scales, its lib/quant_fragments_* and the order of its
+// lib/quant_results_qk_norm), lib/fragment_elements, a format's scales, its lib/quant_fragments_* and the order of its
 // quants (lib/quant_in_order or of lib/quant_fragments_eight), rows of A (lib/quant_rows or lib/quant_rows_normed) and
 // what columns are (lib/quant_rows_in_columns or lib/quant_blocks_in_columns)
 

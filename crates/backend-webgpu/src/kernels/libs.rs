@@ -249,11 +249,12 @@ libs! {
     QUANT_NIBBLES = "quant_nibbles",
     /// The parameters and results of products with a quantised matrix; for [`ACTIVATE`] or [`ACTIVATE_HALF`].
     QUANT_PRODUCT = "quant_product",
-    /// Where elements of such a product go: to C, or also to a cache, with a norm of each head before.
-    QUANT_RESULTS = "quant_results" needs [QUANT_PRODUCT],
+    /// Where elements of such a product go: to C, or also to a cache, with or without QK-norm before.
+    QUANT_NO_QK_NORM = "quant_no_qk_norm",
+    QUANT_RESULTS = "quant_results" needs [QUANT_PRODUCT, QUANT_NO_QK_NORM],
     QUANT_QKV = native "quant_qkv",
-    QUANT_RESULTS_APPENDED = native "quant_results_appended" needs [QUANT_PRODUCT, QUANT_QKV],
-    QUANT_RESULTS_NORMED_HEADS = native "quant_results_normed_heads" needs [QUANT_PRODUCT, QUANT_QKV, LAST_WORKGROUP],
+    QUANT_RESULTS_APPENDED = native "quant_results_appended" needs [QUANT_PRODUCT, QUANT_QKV, QUANT_NO_QK_NORM],
+    QUANT_RESULTS_QK_NORM = native "quant_results_qk_norm" needs [QUANT_PRODUCT, QUANT_QKV, LAST_WORKGROUP],
     /// What is added to products with a quantised matrix.
     QUANT_RESIDUAL = "quant_residual",
     QUANT_NO_RESIDUAL = "quant_no_residual",

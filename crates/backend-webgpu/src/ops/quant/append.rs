@@ -18,7 +18,7 @@ use crate::recorder::Window;
 /// Rows of A up to which a product's launch also writes the cache.
 const MOST_ROWS: usize = 32;
 
-/// Elements of a head that is normalised, at most, as lib/quant_results_normed_heads has them.
+/// Elements of a head that is normalised, at most, as lib/quant_results_qk_norm has them.
 const NORMED_ELEMENTS: usize = 1024;
 const NORMED_BYTES: usize = NORMED_ELEMENTS * size_of::<f32>() + size_of::<u32>();
 
@@ -172,7 +172,7 @@ impl QkvProduct {
             // A leading dimension that leads nowhere may be any number.
             cache_ld: if desc.cache_rows > 1 { dim(op, "ld of the cache", desc.cache.ld)? } else { 0 },
         };
-        let cache_of = Appended { dtype: desc.cache.dtype, normed_heads: fixup.is_some() };
+        let cache_of = Appended { dtype: desc.cache.dtype, qk_norm: fixup.is_some() };
         let variant = self.kernel.variant(&Signature { cache: Some(cache_of), ..self.signature });
         let reads = self.reads.iter().chain(reads).chain(norms.iter().flatten());
         let windows = reads.chain([qkv, cache]).chain(&fixup);

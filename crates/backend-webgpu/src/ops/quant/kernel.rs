@@ -88,15 +88,15 @@ static DECODE_SUBGROUP_APPENDED: KernelSource = KernelSource {
     )
 };
 
-/// Products of one row, of which each head of queries and keys is normalised.
-static DECODE_NORMED_HEADS: KernelSource = appended!(
-    "quant/decode", [WORKGROUP_TILES, QUANT_LANES, QUANT_RESULTS_NORMED_HEADS], RowConstants,
+/// Products of one row with QK-norm.
+static DECODE_QK_NORM: KernelSource = appended!(
+    "quant/decode", [WORKGROUP_TILES, QUANT_LANES, QUANT_RESULTS_QK_NORM], RowConstants,
     reads: ["query_norm: TC", "key_norm: TC"], writes: ["fixup: atomic<u32>"]
 );
-static DECODE_SUBGROUP_NORMED_HEADS: KernelSource = KernelSource {
+static DECODE_SUBGROUP_QK_NORM: KernelSource = KernelSource {
     subgroups: true,
     ..appended!(
-        "quant/decode_subgroup", [SUBGROUP_TILES, QUANT_RESULTS_NORMED_HEADS], SubgroupConstants,
+        "quant/decode_subgroup", [SUBGROUP_TILES, QUANT_RESULTS_QK_NORM], SubgroupConstants,
         reads: ["query_norm: TC", "key_norm: TC"], writes: ["fixup: atomic<u32>"]
     )
 };
@@ -300,8 +300,8 @@ impl Kernel {
             Self::Decode(Rows { count: rows, int8 }) => {
                 let constants = RowConstants { rows, span, activation };
                 match cache {
-                    Some(Appended { dtype, normed_heads }) => {
-                        let source = if normed_heads { &DECODE_NORMED_HEADS } else { &DECODE_APPENDED };
+                    Some(Appended { dtype, qk_norm }) => {
+                        let source = if qk_norm { &DECODE_QK_NORM } else { &DECODE_APPENDED };
                         Variant::new(source, [a, c, dtype], constants)
                     }
                     None => Variant::new(if int8 { &DECODE_INT8 } else { &DECODE }, [a, c], constants),
@@ -311,12 +311,9 @@ impl Kernel {
                 let constants = SubgroupConstants { rows, span, subgroup, activation };
                 let source = if int8 { &DECODE_SUBGROUP_INT8 } else { &DECODE_SUBGROUP };
                 match cache {
-                    Some(Appended { dtype, normed_heads }) => {
-                        let source = if normed_heads {
-                            &DECODE_SUBGROUP_NORMED_HEADS
-                        } else {
-                            &DECODE_SUBGROUP_APPENDED
-                        };
+                    Some(Appended { dtype, qk_norm }) => {
+                        let source =
+                            if qk_norm { &DECODE_SUBGROUP_QK_NORM } else { &DECODE_SUBGROUP_APPENDED };
                         Variant::new(source, [a, c, dtype], constants)
                     }
                     None => Variant::new(source, [a, c], constants),
@@ -354,8 +351,8 @@ pub(super) struct Signature {
 pub(super) struct Appended {
     /// Of the cache.
     pub(super) dtype: DType,
-    /// Whether each head of queries and keys is normalised.
-    pub(super) normed_heads: bool,
+    /// Whether each head of queries and keys is normalised (QK-norm).
+    pub(super) qk_norm: bool,
 }
 
 /// Each kernel for each format and width of A; types and activations, on which the rest of the text doesn't
@@ -382,8 +379,7 @@ pub(super) fn variants() -> Vec<Variant> {
             if kernel.may_append() {
                 let dtype = if turn / 8 % 2 == 0 { F16 } else { F32 };
                 let activation = Activation::Identity;
-                let cache =
-                    Some(Appended { dtype, normed_heads: kernel.has_one_row() && turn / 16 % 2 == 1 });
+                let cache = Some(Appended { dtype, qk_norm: kernel.has_one_row() && turn / 16 % 2 == 1 });
                 variants.push(kernel.variant(&Signature { activation, cache, ..signature }));
             }
             turn += 1;

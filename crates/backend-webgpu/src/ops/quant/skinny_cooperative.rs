@@ -74,16 +74,16 @@ static NORMED_APPENDED: KernelSource = source!(
     ["c: TC", "cache: KV"]
 );
 
-static NORMED_HEADS: KernelSource = source!(
-    [QUANT_RESULTS_NORMED_HEADS, QUANT_NO_RESIDUAL],
+static QK_NORM: KernelSource = source!(
+    [QUANT_RESULTS_QK_NORM, QUANT_NO_RESIDUAL],
     ["TA", "TC", "KV"],
     AppendParams,
     reads: ["cosines: f32", "sines: f32", "positions: u32", "indices: u32", "query_norm: TC", "key_norm: TC"],
     ["c: TC", "cache: KV", "fixup: atomic<u32>"]
 );
 
-static NORMED_NORMED_HEADS: KernelSource = source!(
-    [QUANT_RESULTS_NORMED_HEADS, QUANT_NO_RESIDUAL],
+static NORMED_QK_NORM: KernelSource = source!(
+    [QUANT_RESULTS_QK_NORM, QUANT_NO_RESIDUAL],
     ["TA", "TC", "KV"],
     AppendParams,
     reads: [
@@ -253,12 +253,12 @@ impl Tile {
         // So that pages are without the kernels that no page launches.
         let variant = match cache.filter(|_| !cfg!(target_family = "wasm")) {
             None => Variant::new(if normed { &NORMED } else { &PLAIN }, [a, dtype], constants),
-            Some(Appended { dtype: cache, normed_heads }) => {
-                let source = match (normed, normed_heads) {
+            Some(Appended { dtype: cache, qk_norm }) => {
+                let source = match (normed, qk_norm) {
                     (false, false) => &APPENDED,
                     (true, false) => &NORMED_APPENDED,
-                    (false, true) => &NORMED_HEADS,
-                    (true, true) => &NORMED_NORMED_HEADS,
+                    (false, true) => &QK_NORM,
+                    (true, true) => &NORMED_QK_NORM,
                 };
                 Variant::new(source, [a, dtype, cache], constants)
             }
@@ -408,8 +408,8 @@ pub(super) fn variants() -> Vec<Variant> {
                 variants.push(tile.variant(&signature));
                 let (activation, gate) = (Activation::Identity, None);
                 let dtype = [DType::F16, DType::F32][(number + types) % 2];
-                let normed_heads = tile.may_have_one_row() && !tile.persistent && number / 2 % 2 == 1;
-                let cache = Some(Appended { dtype, normed_heads });
+                let qk_norm = tile.may_have_one_row() && !tile.persistent && number / 2 % 2 == 1;
+                let cache = Some(Appended { dtype, qk_norm });
                 variants.push(tile.variant(&Signature { activation, gate, cache, ..signature }));
             }
         }
@@ -435,8 +435,7 @@ mod tests {
         for tile in Tile::ALL {
             for (normed, a) in [(false, DType::F16), (true, DType::F16), (true, DType::F32)] {
                 let caches = [DType::F16, DType::F32].map(|dtype| {
-                    [false, tile.may_have_one_row()]
-                        .map(|normed_heads| Some(Appended { dtype, normed_heads }))
+                    [false, tile.may_have_one_row()].map(|qk_norm| Some(Appended { dtype, qk_norm }))
                 });
                 for cache in caches.concat() {
                     let is_listed = |dtype| {

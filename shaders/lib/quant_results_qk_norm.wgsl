@@ -1,5 +1,5 @@
-// Elements of one row that is queries, keys and values, on their way to C and to a cache, with a norm of each head of queries and
-// keys: as tokens/rope_append_normed makes them of C.
+// Elements of one row that is queries, keys and values, on their way to C and to a cache, with QK-norm, a norm of each head of
+// queries and keys: as tokens/rope_append_normed makes them of C.
 //
 // A head has more columns than a workgroup makes: the last workgroup to be done with those of a head normalises and rotates it.
 //
@@ -41,7 +41,7 @@ fn finish_element(sum: f32, neighbour: f32, ahead: Ahead, row: u32, column: u32)
   }
 }
 
-// The pair of an element of a head that is rotated, and its place in that.
+// The number of the pair by which an element of a head is rotated, the place of its other element, and which of the two it is.
 struct RotatedPair {
   number: u32,
   other: u32,
