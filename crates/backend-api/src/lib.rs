@@ -56,7 +56,9 @@ pub use maybe_send::{BackendFuture, MaybeSend, MaybeSync, Operation};
 pub use ops::{
     Activation, BackendTranspose, BinaryOp, CompareOp, Gate, MathMode, ReduceOp, ScatterOp, UnaryOp,
 };
-pub use registry::{BackendFactory, BackendPreference, OVERRIDE_VARIABLE, Registry, Selection};
+pub use registry::{
+    BackendFactory, BackendPreference, OVERRIDE_VARIABLE, Registry, Selection, override_name,
+};
 pub use shape_bound::Bound;
 pub(crate) use size::{checked_add, checked_product};
 

@@ -270,8 +270,10 @@ impl Choice {
     }
 }
 
-/// What isn't Unicode is told in the error: no backend is called so.
-fn override_name() -> Option<String> {
+/// The backend that the environment variable [`OVERRIDE_VARIABLE`] names, `"auto"` among them; `None` where it is empty. A name that
+/// isn't Unicode has U+FFFD in place of what isn't, and no backend is called so.
+#[must_use]
+pub fn override_name() -> Option<String> {
     let name = std::env::var_os(OVERRIDE_VARIABLE)?;
     Some(name.to_string_lossy().into_owned()).filter(|name| !name.is_empty())
 }

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::process::{ExitCode, Termination};
 
 use anyhow::Context;
-use backend_api::{BackendError, DeviceInfo, OVERRIDE_VARIABLE, Registry, Selection};
+use backend_api::{BackendError, DeviceInfo, OVERRIDE_VARIABLE, Registry, Selection, override_name};
 use indicatif::{ProgressBar, ProgressStyle};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
@@ -84,9 +84,7 @@ pub fn select(backend: &str) -> anyhow::Result<Selection> {
         Ok(selection) => return Ok(selection),
         Err(error) => error,
     };
-    let variable = std::env::var_os(OVERRIDE_VARIABLE).filter(|_| backend == "auto");
-    let variable = variable.map(|name| name.to_string_lossy().into_owned());
-    let named = variable.filter(|name| !["", "auto"].contains(&name.as_str()));
+    let named = override_name().filter(|name| backend == "auto" && name != "auto");
     let (name, asked) = match &named {
         Some(name) => (name.as_str(), format!(" that {OVERRIDE_VARIABLE} names")),
         None => (backend, String::new()),

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use backend_api::{ComputeBackend, DeviceInfo, DeviceKind, OVERRIDE_VARIABLE, Registry};
+use backend_api::{ComputeBackend, DeviceInfo, DeviceKind, Registry, override_name};
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
@@ -105,8 +105,7 @@ fn open(name: &str, index: usize) -> Result<Device> {
 }
 
 fn asked_for() -> Option<String> {
-    let name = std::env::var_os(OVERRIDE_VARIABLE)?.to_string_lossy().into_owned();
-    Some(name).filter(|name| !["", "auto"].contains(&name.as_str()))
+    override_name().filter(|name| name != "auto")
 }
 
 fn registry() -> Registry {
