@@ -40,6 +40,11 @@ pub(crate) struct Element {
     pub(crate) term_error: f64,
 }
 
+/// The alpha of a sum of `k` products, in f32 as devices have it: of no products it is 0, also where it would be infinite.
+pub(crate) fn factor(alpha: f64, k: usize) -> f64 {
+    if k == 0 { 0.0 } else { f64::from(alpha as f32) }
+}
+
 impl Element {
     /// The product alone.
     pub(crate) const PLAIN: Self = Self {
@@ -66,9 +71,7 @@ impl Element {
 
     /// [`want`](Self::want) for terms that are added up already.
     pub(crate) fn of_sum(&self, Products { sum, magnitude, count: k }: Products) -> Want {
-        // As the device has them; a sum of no products is 0, also times an infinite factor.
-        let [alpha, beta] = [self.alpha, self.beta].map(|scale| f64::from(scale as f32));
-        let alpha = if k == 0 { 0.0 } else { alpha };
+        let (alpha, beta) = (factor(self.alpha, k), f64::from(self.beta as f32));
         let previous = if beta == 0.0 { 0.0 } else { beta * self.c };
         let bias = self.bias.unwrap_or(0.0);
         let value = alpha * sum + previous + bias;

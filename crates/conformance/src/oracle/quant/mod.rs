@@ -9,7 +9,7 @@ use backend_api::{Activation, BackendResult, DType, Gate, MathMode};
 use super::binary::{oai_factor, oai_gate};
 use super::expected::{Bytes, Expected};
 use super::norm::Row;
-use super::product::lines;
+use super::product::{factor, lines};
 use super::unary::activation;
 use crate::float::{MIN_NORMAL_F32, gamma, storage_rounding};
 use crate::want::Want;
@@ -70,8 +70,7 @@ impl Sum {
     /// beyond f32's range, so that they are infinite, or no number where both infinities meet.
     pub(crate) fn finish(self, k: usize, alpha: f64, bias: f64, half_weights: bool) -> (f64, f64) {
         let Self { sum, magnitude, input, moved, largest } = self;
-        // As the device has it; a sum of no products is 0, also times an infinite factor.
-        let alpha = if k == 0 { 0.0 } else { f64::from(alpha as f32) };
+        let alpha = factor(alpha, k);
         let overflows = magnitude > f64::from(f32::MAX);
         if overflows || half_weights && largest > MAX_F16 {
             return (alpha * sum + bias, f64::INFINITY);
