@@ -325,7 +325,7 @@ mod tests {
         let ctx = backend.context("test").unwrap().context;
         assert!(ctx.gpu().device.features().contains(wgpu::Features::SHADER_F16));
         for format in formats {
-            let checked = tile.check(&ctx, format, &tile.variant(format, DType::F32, None));
+            let checked = tile.check(&ctx.call(), format, &tile.variant(format, DType::F32, None));
             checked.unwrap_or_else(|error| panic!("{format} by {tile:?}: {error:?}"));
         }
     }
