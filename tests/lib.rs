@@ -16,7 +16,7 @@ mod sample;
 mod variable;
 
 pub use filter::Filter;
-pub use sample::{Sample, Shard, every};
+pub use sample::{Sample, Shard, every, is_first};
 pub use variable::number;
 
 /// The environment variable that restricts the suites: selectors such as `cpu` or `webgpu:0`, or `webgpu` for

@@ -2,8 +2,12 @@
 //!
 //! A GPU runs all of them. The CPU and software adapters have samples, always the same ones, which keeps a run of
 //! everything within CI's time on two cores: a fourth on the CPU, a 48th on the first software adapter, lavapipe, and a 192nd on
-//! SwiftShader and OpenGL's llvmpipe, another part on each. Suites that run fewer cases than conformance choose from its sample: Mesa has
+//! SwiftShader and OpenGL's llvmpipe, another part on each. Lavapipe also runs a case for each plan, the kernels that an
+//! operation launches one after the other, of which a 48th of the cases has none: plans.txt names them. Suites that run fewer cases than conformance choose from its sample: Mesa has
 //! their kernels in its cache by then, where it spent most of the time.
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
 
 use backend_api::{DeviceInfo, DeviceKind};
 use conformance::{Case, hash_of_name, rarity};
@@ -21,12 +25,17 @@ const CASES_ON_CPU: usize = 4;
 /// further one.
 const KERNELS: [usize; 2] = [6, 24];
 
+/// The cases that the first software adapter runs beside one in [`CASES`], a path a line.
+static PLANS: LazyLock<HashSet<&str>> = LazyLock::new(|| include_str!("plans.txt").lines().collect());
+
 /// The sample of an adapter.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     every: usize,
     /// Which part of the cases it is, of `every` parts.
     part: usize,
+    /// Whether a case for each plan belongs to it.
+    plans: bool,
 }
 
 impl Sample {
@@ -36,6 +45,26 @@ impl Sample {
     /// What is wrong with the environment variable.
     pub fn of(device: &DeviceInfo) -> Result<Self, String> {
         Self::on(device, if device.kind == DeviceKind::Cpu { CASES_ON_CPU } else { 1 }, CASES)
+    }
+
+    /// What runs on `device`, with a case for each plan where that is the first software adapter.
+    ///
+    /// # Errors
+    /// What is wrong with the environment variable.
+    pub fn with_plans(device: &DeviceInfo) -> Result<Self, String> {
+        let sample = Self::of(device)?;
+        Ok(Self { plans: is_first(device) && sample.every == CASES[0], ..sample })
+    }
+
+    /// What runs on the first software adapter without a case for each plan.
+    #[must_use]
+    pub const fn without_plans() -> Self {
+        Self { every: CASES[0], part: 0, plans: false }
+    }
+
+    /// The cases that plans.txt names.
+    pub fn named() -> impl Iterator<Item = &'static str> {
+        PLANS.iter().copied()
     }
 
     /// Which kernels are forced on `device`.
@@ -49,7 +78,7 @@ impl Sample {
     /// Which cases a forced kernel runs, given which kernels are forced: a third of them where kernels are sampled.
     #[must_use]
     pub const fn of_a_kernel(self) -> Self {
-        Self { every: if self.every == 1 { 1 } else { 3 }, part: 0 }
+        Self { every: if self.every == 1 { 1 } else { 3 }, part: 0, plans: false }
     }
 
     /// One in `usual` cases on every device: a part of what conformance runs on lavapipe, as far as `usual` is a
@@ -68,13 +97,13 @@ impl Sample {
             _ => usual,
         };
         let every = every(usual)?;
-        Ok(Self { every, part: further.unwrap_or(0) % every })
+        Ok(Self { every, part: further.unwrap_or(0) % every, plans: false })
     }
 
     /// Every case, whatever the environment variable says.
     #[must_use]
     pub const fn all() -> Self {
-        Self { every: 1, part: 0 }
+        Self { every: 1, part: 0, plans: false }
     }
 
     /// Whether a case of this name is in the sample.
@@ -82,7 +111,7 @@ impl Sample {
     pub fn has(&self, name: &str) -> bool {
         let rarer = name.split_once('/').map_or(1, |(family, _)| rarity(family));
         let every = if self.every > 1 { self.every * rarer } else { 1 };
-        (spread(name) & 0xffff_ffff) % every as u64 == self.part as u64
+        (spread(name) & 0xffff_ffff) % every as u64 == self.part as u64 || self.plans && PLANS.contains(name)
     }
 
     /// Runs the cases of a family that are in the sample, and others until `run` says that one counts.
@@ -103,8 +132,15 @@ impl Sample {
     /// For people: `" (a sample of one in 8)"`, or nothing if all run.
     #[must_use]
     pub fn text(&self) -> String {
-        if self.every == 1 { String::new() } else { format!(" (a sample of one in {})", self.every) }
+        let plans = if self.plans { " and one for each plan" } else { "" };
+        if self.every == 1 { String::new() } else { format!(" (a sample of one in {}{plans})", self.every) }
     }
+}
+
+/// Whether it is the software adapter that runs most.
+#[must_use]
+pub fn is_first(device: &DeviceInfo) -> bool {
+    device.kind == DeviceKind::SoftwareAdapter && further(device).is_none()
 }
 
 /// Its number among the software adapters that run less than the first one does; `None` for that, GPUs and the CPU.
@@ -206,7 +242,7 @@ mod tests {
         let names: Vec<String> =
             (0..20_000).map(|i| format!("{}/n{i}", ["gemm", "attention", "attention_ext"][i % 3])).collect();
         for part in 0..2 {
-            let [larger, rarer] = [24, 48].map(|every| Sample { every, part });
+            let [larger, rarer] = [24, 48].map(|every| Sample { every, part, plans: false });
             assert!(names.iter().all(|name| larger.has(name) || !rarer.has(name)));
             let count =
                 |family: &str| names.iter().filter(|n| n.starts_with(family) && larger.has(n)).count();
@@ -220,7 +256,9 @@ mod tests {
         let names: Vec<String> = (0..3000).map(|i| format!("gemm/m{i}_n{}", i % 7)).collect();
         for (every, expected) in [(1, 3000..=3000), (3, 850..=1150), (20, 100..=200)] {
             let parts: Vec<usize> = (0..every)
-                .map(|part| names.iter().filter(|name| Sample { every, part }.has(name)).count())
+                .map(|part| {
+                    names.iter().filter(|name| Sample { every, part, plans: false }.has(name)).count()
+                })
                 .collect();
             assert!(parts.iter().all(|count| expected.contains(count)), "{parts:?} of 3000");
             assert_eq!(parts.iter().sum::<usize>(), 3000, "each name is in one part");

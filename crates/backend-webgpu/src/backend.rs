@@ -163,7 +163,7 @@ impl WebGpuBackend {
     }
 
     /// Opens the device anew, with the adapter's limits as `lower` changes them.
-    async fn init_within(&mut self, lower: impl FnOnce(&mut wgpu::Limits)) -> BackendResult<()> {
+    pub(crate) async fn init_within(&mut self, lower: impl FnOnce(&mut wgpu::Limits)) -> BackendResult<()> {
         self.opened = None;
         let (instance, adapter, info) = device::find(device::enumerate().await, &self.selector)?;
         let span = tracing::info_span!("init", adapter = info.name, api = info.api);
@@ -222,54 +222,6 @@ impl WebGpuBackend {
         let desc = MatmulDesc::new(m, n, k, matrix(a_ptr, k), matrix(b_ptr, n), matrix(c_ptr, n));
         let desc = desc.with_scale(alpha, beta);
         self.call("gemm_f16", |ctx, op| ops::matmul(ctx, op, &desc))
-    }
-
-    /// For tests: takes the device for `slowdown` times slower than its kind is, and has every operation
-    /// halved `halvings` times where it can be divided.
-    ///
-    /// # Errors
-    /// [`NotInitialized`](BackendError::NotInitialized).
-    #[cfg(any(test, feature = "test-hooks"))]
-    pub fn pretend(&self, slowdown: f64, halvings: u32) -> BackendResult<()> {
-        self.context("pretend")?.context.state.pace.pretend(slowdown, halvings);
-        Ok(())
-    }
-
-    /// For tests: opens the device as [`init`](ComputeBackend::init) does, with every feature that is used, but with the
-    /// adapter's limits as `lower` changes them.
-    ///
-    /// # Errors
-    /// [`NoAdapter`](BackendError::NoAdapter).
-    #[cfg(all(any(test, feature = "test-hooks"), not(target_family = "wasm")))]
-    pub fn init_with_limits(&mut self, lower: impl FnOnce(&mut wgpu::Limits)) -> BackendResult<()> {
-        pollster::block_on(self.init_within(lower))
-    }
-
-    /// For tests: after `after` more attempts to allocate, of operations' own memory too, the next `count` are
-    /// refused as if the device had no memory. Each allocation attempts it a few times.
-    ///
-    /// # Errors
-    /// [`NotInitialized`](BackendError::NotInitialized).
-    #[cfg(any(test, feature = "test-hooks"))]
-    pub fn refuse_allocations(&self, after: usize, count: usize) -> BackendResult<()> {
-        self.context("refuse_allocations")?.device().memory.pool().refuse(after, count);
-        Ok(())
-    }
-
-    /// For tests: how many launches a replay makes.
-    ///
-    /// # Errors
-    /// [`InvalidHandle`](BackendError::InvalidHandle).
-    #[cfg(any(test, feature = "test-hooks"))]
-    pub fn launches(&self, graph: u64) -> BackendResult<usize> {
-        self.context("launches")?.device().launches("launches", graph)
-    }
-
-    /// For tests: how often recorded work was submitted because more would have been too long.
-    #[cfg(any(test, feature = "test-hooks"))]
-    #[must_use]
-    pub fn cuts(&self) -> u64 {
-        self.opened.as_ref().map_or(0, |opened| opened.state().pace.cuts())
     }
 
     /// How long a blocking call waits for the device before it returns [`Timeout`](BackendError::Timeout); two minutes

@@ -56,6 +56,8 @@ mod recorder;
 mod rooms;
 mod sharing;
 mod sync;
+#[cfg(any(test, feature = "test-hooks"))]
+mod test_hooks;
 #[cfg(test)]
 mod tests;
 mod transfer;

@@ -1,9 +1,12 @@
 //! Every case of crates/conformance on every backend: one test for each backend and operation.
 //!
 //! `CASE=gemm/m3 cargo test -p suites --test conformance` runs the cases whose path contains that text, or
-//! one of several that are separated by commas; `TEST_BACKENDS=cpu` restricts the backends. On further
+//! one of several that are separated by commas; `TEST_BACKENDS=cpu` restricts the backends. On the CPU and
 //! software adapters a [`Sample`] runs, unless `CASE` is given; `EVERY=1` runs every case everywhere, and
-//! `SHARD=2/8` the third of eight parts.
+//! `SHARD=2/8` the third of eight parts. `SAMPLE=write` runs none, but chooses the cases of tests/plans.txt
+//! again.
+
+mod plans;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -47,6 +50,13 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if std::env::var_os(plans::VARIABLE).is_some() {
+        return plans::write(&all);
+    }
+    if let Some(unknown) = plans::unknown(&all) {
+        println!("tests/plans.txt names {unknown}, which is no case: {} chooses them again", plans::COMMAND);
+        return ExitCode::FAILURE;
+    }
     let is_meant = |case: &Case| filter.has(&case.path()) && shard.has(&case.path());
     let cases: Vec<Case> = all.into_iter().filter(is_meant).collect();
     let cases: Arc<[Case]> = cases.into();
@@ -110,7 +120,7 @@ impl Tally {
             Err(missing) => Err(missing.to_owned()),
             Ok(_) if all => Ok(Sample::all()),
             Ok(opened) => match opened.device_info() {
-                Ok(device) => Sample::of(&device),
+                Ok(device) => Sample::with_plans(&device),
                 Err(error) => Err(error.to_string()),
             },
         };

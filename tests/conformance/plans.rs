@@ -1,0 +1,105 @@
+//! A case for each plan of an operation: for each sequence of kernels that one call launches.
+//!
+//! Plans differ by what an operation divides, copies beforehand or sums afterwards; of two in three no case is among one in 48.
+//! Finding them launches nothing but makes each case's operands and results, a minute's work for all of them, so that the
+//! choice is kept in tests/plans.txt.
+
+use std::collections::{BTreeMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use backend_webgpu::WebGpuBackend;
+use conformance::Case;
+use suites::{Sample, backends, is_first};
+
+/// The environment variable that has the cases chosen again.
+pub(crate) const VARIABLE: &str = "SAMPLE";
+
+/// For people: how to choose again.
+pub(crate) const COMMAND: &str = "`SAMPLE=write cargo test -p suites --test conformance`";
+
+/// Where they are kept.
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/plans.txt");
+
+/// What a case launches, and what it takes to know.
+struct Planned<'a> {
+    case: &'a Case,
+    /// Each by its file and variant.
+    kernels: HashSet<String>,
+    time: Duration,
+}
+
+/// A case that the file names and that there isn't.
+pub(crate) fn unknown(cases: &[Case]) -> Option<&'static str> {
+    let paths: HashSet<String> = cases.iter().map(Case::path).collect();
+    Sample::named().find(|name| !paths.contains(*name))
+}
+
+/// Chooses the cases on the first software adapter.
+pub(crate) fn write(cases: &[Case]) -> ExitCode {
+    let written = choose(cases).and_then(|chosen| {
+        let text: String = chosen.iter().map(|path| format!("{path}\n")).collect();
+        std::fs::write(FILE, text).map_err(|error| format!("{FILE}: {error}"))
+    });
+    match written {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            println!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn choose(cases: &[Case]) -> Result<Vec<String>, String> {
+    let backend = backends()
+        .into_iter()
+        .find(|under_test| {
+            let info = under_test.backend().map(|backend| backend.device_info());
+            matches!(info, Ok(Ok(device)) if is_first(&device))
+        })
+        .ok_or("no software adapter of Vulkan")?;
+    let webgpu = backend.backend()?.downcast_ref::<WebGpuBackend>().ok_or("not a WebGPU adapter")?;
+    let sample = Sample::without_plans();
+    let mut compiled = HashSet::new();
+    let mut plans: BTreeMap<(&str, Vec<String>), Vec<Planned<'_>>> = BTreeMap::new();
+    for case in cases.iter().filter(|case| case.is_one_call()) {
+        let start = Instant::now();
+        let run = |planner: &WebGpuBackend| {
+            // It finds what no kernel has written, and says so.
+            _ = catch_unwind(AssertUnwindSafe(|| case.run(planner)));
+        };
+        let kernels = webgpu.planned(run).map_err(|error| error.to_string())?;
+        let plan = plan(&kernels);
+        let planned = Planned { case, kernels: kernels.into_iter().collect(), time: start.elapsed() };
+        if sample.has(&case.path()) {
+            compiled.extend(planned.kernels.iter().cloned());
+        }
+        plans.entry((case.family, plan)).or_default().push(planned);
+    }
+    let all = plans.len();
+    plans.retain(|_, planned| !planned.iter().any(|planned| sample.has(&planned.case.path())));
+    let mut chosen = Vec::new();
+    for planned in plans.values() {
+        // Compiling takes longest.
+        let new = |planned: &Planned<'_>| {
+            planned.kernels.iter().filter(|kernel| !compiled.contains(*kernel)).count()
+        };
+        let cost = |planned: &Planned<'_>| (new(planned), planned.time.as_millis() / 50, planned.case.path());
+        if let Some(least) = planned.iter().min_by_key(|&planned| cost(planned)) {
+            compiled.extend(least.kernels.iter().cloned());
+            chosen.push(least.case.path());
+        }
+    }
+    chosen.sort();
+    println!("{} cases for those of {all} plans that one in {} doesn't have", chosen.len(), sample.one_in());
+    Ok(chosen)
+}
+
+/// The files of kernels in turn, where several launches of one in a row are parts of one operation.
+fn plan(kernels: &[String]) -> Vec<String> {
+    let files = kernels.iter().map(|kernel| kernel.split(' ').next().unwrap_or(kernel).to_owned());
+    let mut plan: Vec<String> = files.collect();
+    plan.dedup();
+    plan
+}
