@@ -3,7 +3,8 @@
 // A row group of invocations iterates over the elements of each output. Where neighbouring elements are of
 // one output, the members of a row group are neighbours (stride 1), and so are the lanes of a vector. Else
 // neighbouring row groups have neighbouring outputs, and so have the lanes. Long reductions are cut into
-// slices, one for each workgroup along z; y is then [slices, outputs], and a second launch reduces that.
+// slices, one for each workgroup along z. Either y is then [slices, outputs], which a second launch reduces, or the last
+// workgroup of its outputs joins what all slices have put aside (FIXES_UP).
 //
 // Invocations join short runs and then the runs, row groups their states in two steps of 16: the error of a sum
 // grows with the root of its length.
@@ -11,7 +12,7 @@
 // Rows of f16 that are no whole vectors are read in words. A row's head and tail, numbers that share a word with
 // another row, are joined on their own.
 //
-// needs: Y, ONE_LOOP, the states of the elements of a vector, IN_WORDS
+// needs: Y, ONE_LOOP, the states of the elements of a vector, IN_WORDS, lib/reduce_whole or lib/reduce_fixup
 
 // Vectors that an invocation asks for before it uses them.
 const AHEAD = 4u;
@@ -107,47 +108,108 @@ fn reduce_slice(base: u32, skip: u32, first: u32, count: u32, rank: u32) -> Stat
   return total;
 }
 
-// Joins the states of a row group of neighbours and stores the result. The whole workgroup has to come here.
-fn join_and_store_row(lane: u32, rank: u32, own: State, target_index: u32, inside: bool) {
+// What becomes of an invocation's states.
+struct Place {
+  lane: u32,
+  rank: u32,
+  // Whether there is such an output.
+  inside: bool,
+  // Where the result goes, that of the first lane of a vector, and how far apart those of the others are.
+  to: u32,
+  step: u32,
+  // Whether it is put aside, as of one of several slices.
+  is_part: bool,
+  // The first of the parts that it is joined from, how many there are, and how far apart, where they were put aside.
+  part: u32,
+  parts: u32,
+  parts_step: u32,
+}
+
+fn put(i: u32, state: State, is_part: bool) {
+  if is_part {
+    put_part(i, state);
+  } else {
+    store(i, state);
+  }
+}
+
+// What an invocation's share of the parts of an output is joined to.
+fn joined_parts(place: Place, l: u32) -> State {
+  var state = start();
+  let end = select(0u, place.parts, place.inside);
+  for (var s = place.rank; s < end; s += params.row_group) {
+    state = join(state, part_at(place.part + s * place.parts_step + l));
+  }
+  return state;
+}
+
+// The state of a lane: of the elements that the invocation has read, or of parts.
+fn state_of(total: States, place: Place, l: u32) -> State {
+  if FIXES_UP == 1u && !place.is_part {
+    return joined_parts(place, l);
+  }
+  return lane_of(total, l);
+}
+
+// Joins the states of a row group of neighbours and puts the result where it goes. The whole workgroup has to come here.
+fn join_row(place: Place, own: State) {
   let row_group = params.row_group;
+  var state = own;
+  if row_group == 1u {
+    if place.inside {
+      put(place.to, state, place.is_part);
+    }
+    return;
+  }
+  let lane = place.lane;
   sh_states[lane] = own;
   workgroupBarrier();
-  var state = own;
   if row_group <= JOINING {
-    if rank == 0u && inside {
+    if place.rank == 0u && place.inside {
       for (var k = 1u; k < row_group; k++) {
         state = join(state, sh_states[lane + k]);
       }
-      store(target_index, state);
+      put(place.to, state, place.is_part);
     }
     return;
   }
   // Row groups have 32 members or more here: there are eight of them at most.
-  let parts = lane / row_group * JOINING;
-  if rank < JOINING {
+  let first = lane / row_group * JOINING;
+  if place.rank < JOINING {
     for (var k = JOINING; k < row_group; k += JOINING) {
       state = join(state, sh_states[lane + k]);
     }
-    sh_parts[parts + rank] = state;
+    sh_parts[first + place.rank] = state;
   }
   workgroupBarrier();
-  if rank == 0u && inside {
+  if place.rank == 0u && place.inside {
     for (var k = 1u; k < JOINING; k++) {
-      state = join(state, sh_parts[parts + k]);
+      state = join(state, sh_parts[first + k]);
     }
-    store(target_index, state);
+    put(place.to, state, place.is_part);
   }
 }
 
-// Joins the states of a row group and stores the results of the lanes of a vector, which lie `step` apart. The whole
-// workgroup has to come here.
-fn join_and_store_lanes(lane: u32, rank: u32, total: States, target_index: u32, step: u32, inside: bool) {
+// Joins the states of a row group and puts the results of the lanes of a vector where they go. The whole workgroup has to
+// come here.
+fn join_lanes(place: Place, total: States) {
   let row_group = params.row_group;
+  if row_group == 1u {
+    for (var l = 0u; l < WIDTH; l++) {
+      let state = state_of(total, place, l);
+      if place.inside {
+        put(place.to + l * place.step, state, place.is_part);
+      }
+    }
+    return;
+  }
   let stride = params.stride;
+  let lane = place.lane;
+  let rank = place.rank;
   let home = lane - rank * stride;
   for (var t = 0u; t < WIDTH; t += TOGETHER) {
     for (var l = 0u; l < TOGETHER; l++) {
-      sh_states[l * 256u + lane] = lane_of(total, t + l);
+      sh_states[l * 256u + lane] = state_of(total, place, t + l);
     }
     workgroupBarrier();
     if row_group <= JOINING {
@@ -157,29 +219,29 @@ fn join_and_store_lanes(lane: u32, rank: u32, total: States, target_index: u32, 
         for (var k = 1u; k < row_group; k++) {
           state = join(state, sh_states[at + k * stride]);
         }
-        if inside {
-          store(target_index + (t + l) * step, state);
+        if place.inside {
+          put(place.to + (t + l) * place.step, state, place.is_part);
         }
       }
     } else {
-      let parts = (lane / (row_group * stride) * stride + lane % stride) * (JOINING * TOGETHER);
+      let first = (lane / (row_group * stride) * stride + lane % stride) * (JOINING * TOGETHER);
       for (var i = rank; i < JOINING * TOGETHER; i += row_group) {
         let at = i / JOINING * 256u + home + i % JOINING * stride;
         var state = sh_states[at];
         for (var k = JOINING; k < row_group; k += JOINING) {
           state = join(state, sh_states[at + k * stride]);
         }
-        sh_parts[parts + i] = state;
+        sh_parts[first + i] = state;
       }
       workgroupBarrier();
       for (var l = rank; l < TOGETHER; l += row_group) {
-        let at = parts + l * JOINING;
+        let at = first + l * JOINING;
         var state = sh_parts[at];
         for (var k = 1u; k < JOINING; k++) {
           state = join(state, sh_parts[at + k]);
         }
-        if inside {
-          store(target_index + (t + l) * step, state);
+        if place.inside {
+          put(place.to + (t + l) * place.step, state, place.is_part);
         }
       }
     }
@@ -248,28 +310,36 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   }
 
   // The lanes of a vector are elements of one output, or outputs.
-  if stride == 1u {
-    target_index += workgroup.id.z * params.outputs;
-    let own = joined_lanes(total);
-    if row_group > 1u {
-      join_and_store_row(lane, rank, own, target_index, inside);
-    } else if inside {
-      store(target_index, own);
+  let is_row = stride == 1u;
+  let width = select(WIDTH, 1u, is_row);
+  let all = params.outputs * width;
+  let slice = workgroup.id.z * all;
+  var place = Place(lane, rank, inside, target_index + slice, 0u, false, output * width, workgroup.count.z, all);
+  if WIDTH > 1u && !is_row {
+    place.step = params.loops[select(params.kept - 1u, 0u, ONE_LOOP == 1u)].z / WIDTH;
+  }
+  if FIXES_UP == 1u {
+    var aside = place;
+    aside.to = place.part + slice;
+    aside.step = 1u;
+    aside.is_part = true;
+    if is_row {
+      join_row(aside, joined_lanes(total));
+    } else {
+      join_lanes(aside, total);
     }
-    return;
-  }
-  var step = 0u;
-  if WIDTH > 1u {
-    step = params.loops[select(params.kept - 1u, 0u, ONE_LOOP == 1u)].z / WIDTH;
-  }
-  target_index += workgroup.id.z * params.outputs * WIDTH;
-  if row_group > 1u {
-    join_and_store_lanes(lane, rank, total, target_index, step, inside);
-    return;
-  }
-  for (var l = 0u; l < WIDTH; l++) {
-    if inside {
-      store(target_index + l * step, lane_of(total, l));
+    if !is_last_workgroup(flat_group(workgroup.id, workgroup.count), workgroup.count.z, lane) {
+      return;
     }
+    place.to = target_index;
+  }
+  if is_row {
+    if FIXES_UP == 1u {
+      join_row(place, joined_parts(place, 0u));
+    } else {
+      join_row(place, joined_lanes(total));
+    }
+  } else {
+    join_lanes(place, total);
   }
 }

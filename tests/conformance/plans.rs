@@ -96,10 +96,14 @@ fn choose(cases: &[Case]) -> Result<Vec<String>, String> {
     Ok(chosen)
 }
 
-/// The files of kernels in turn, where several launches of one in a row are parts of one operation.
+/// The files of kernels in turn. More than two launches of one in a row are parts of one operation.
 fn plan(kernels: &[String]) -> Vec<String> {
-    let files = kernels.iter().map(|kernel| kernel.split(' ').next().unwrap_or(kernel).to_owned());
-    let mut plan: Vec<String> = files.collect();
-    plan.dedup();
+    let mut plan: Vec<String> = Vec::new();
+    for kernel in kernels {
+        let file = kernel.split(' ').next().unwrap_or(kernel);
+        if !plan.ends_with(&[file.to_owned(), file.to_owned()]) {
+            plan.push(file.to_owned());
+        }
+    }
     plan
 }

@@ -200,6 +200,10 @@ libs! {
     RULE_INTEGER = "rule_integer" needs [REDUCE, MAPS],
     RULE_ARG = "rule_arg",
     RULE_LOG_SUM_EXP = "rule_log_sum_exp" needs [SPECIAL, LOG, EXPONENTIALS],
+    /// Where a reduction's slices put their results; one of the three for each kernel.
+    REDUCE_WHOLE = "reduce_whole",
+    REDUCE_FIXUP = native "reduce_fixup" needs [LAST_WORKGROUP],
+    REDUCE_FIXUP_PAIRS = native "reduce_fixup_pairs" needs [LAST_WORKGROUP],
     /// Exponentials of differences to a maximum.
     EXP_BELOW = "exp_below",
     /// Sums of exponentials.

@@ -6,9 +6,10 @@ use backend_api::{BackendResult, DType, ReduceOp};
 
 use super::reduce_parts::{self, Numbers, Outputs};
 use super::reduce_plan::ReducePlan;
-use super::reduction::{Rule, rule};
+use super::reduction::{Output, Rule, rule};
 use super::shared::long_work::{in_parts, parts};
 use super::shared::vec_width::VecWidth;
+use crate::context::{FIXUP_COUNTERS, FIXUP_WORDS};
 use crate::kernels::params;
 use crate::memory::DeviceSlice;
 use crate::ops::op_context::{OpContext, dim};
@@ -153,6 +154,10 @@ pub(super) fn slice_sums(
     Ok(SliceSums { window: sums, dtype: to, chunk: plan.loads().div_ceil(slices) * width })
 }
 
+/// Parts that an invocation of a last workgroup reads at most: they come one after the other, and eight take as long as another
+/// launch (shaders/reduce/notes.md).
+const MOST_READS: usize = 7;
+
 /// The kernel of one operation.
 #[derive(Clone, Copy)]
 struct Reduction<'a> {
@@ -165,11 +170,13 @@ struct Reduction<'a> {
 
 /// What a launch writes.
 #[derive(Clone, Copy)]
-enum Results {
+enum Results<'a> {
     /// `[slices, outputs]`, of a piece of each output in each slice.
     Partial { slices: usize },
     /// The outputs, of which means are divided.
     Final { divisor: f32 },
+    /// The outputs, which the last workgroup of each joins from slices in `fixup`.
+    FixedUp { slices: usize, divisor: f32, fixup: &'a Window },
 }
 
 impl Reduction<'_> {
@@ -191,6 +198,13 @@ impl Reduction<'_> {
         {
             return self.launch(plan, input, output, Results::Final { divisor });
         }
+        if let [(plan, input, seconds)] = stages.as_slice()
+            && self.last_workgroups_join(plan, slices)
+            && let Ok(fixup) = ctx.fixup()
+        {
+            ctx.expect(*seconds);
+            return self.launch(plan, input, output, Results::FixedUp { slices, divisor, fixup: &fixup });
+        }
         // The order of every sum is fixed by the shape and the alignment, so results are the same each time.
         let (partial, outputs) = (rule.partial(dtype), whole.loops.outputs);
         let scratch = ctx.scratch(op, slices * outputs * rule.partial_numbers() * partial.size())?;
@@ -209,17 +223,30 @@ impl Reduction<'_> {
         of_partials.launch(&rest, &partials, output, Results::Final { divisor })
     }
 
+    /// Whether the last workgroups of outputs can join their slices, each invocation with few steps.
+    fn last_workgroups_join(&self, plan: &ReducePlan, slices: usize) -> bool {
+        let row_groups = plan.row_groups();
+        let lanes = if plan.rows { 1 } else { plan.vec_width.width() };
+        let reads = slices.div_ceil(row_groups.size as usize) * lanes;
+        let words = slices.saturating_mul(plan.loops.outputs).saturating_mul(self.rule.state_words());
+        self.ctx.has_fixup()
+            && reads <= MOST_READS
+            && row_groups.groups(plan.outputs()) <= FIXUP_COUNTERS
+            && words <= FIXUP_WORDS - FIXUP_COUNTERS
+    }
+
     fn launch(
         &self,
         plan: &ReducePlan,
         input: &Window,
         (output, to): (&Window, DType),
-        results: Results,
+        results: Results<'_>,
     ) -> BackendResult<()> {
         let op = self.op;
-        let (slices, divisor, last) = match results {
-            Results::Partial { slices } => (slices, 1.0, false),
-            Results::Final { divisor } => (1, divisor, true),
+        let (slices, divisor, writes) = match results {
+            Results::Partial { slices } => (slices, 1.0, Output::Slice),
+            Results::Final { divisor } => (1, divisor, Output::Whole),
+            Results::FixedUp { slices, divisor, .. } => (slices, divisor, Output::FixedUp),
         };
         let row_groups = plan.row_groups();
         let params = Params {
@@ -234,7 +261,110 @@ impl Reduction<'_> {
             loops: plan.packed(op)?,
         };
         let [x, y, _] = row_groups.grid(op, plan.outputs())?;
-        let variant = self.rule.variant(self.dtype, to, plan.access(), last);
-        self.ctx.launch(op, &variant, &[input], output, &params, [x, y, dim(op, "slices", slices)?])
+        let variant = self.rule.variant(self.dtype, to, plan.access(), writes);
+        let grid = [x, y, dim(op, "slices", slices)?];
+        match results {
+            Results::FixedUp { fixup, .. } => {
+                self.ctx.launch(op, &variant, &[input, fixup], output, &params, grid)
+            }
+            _ => self.ctx.launch(op, &variant, &[input], output, &params, grid),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use backend_api::ComputeBackend as _;
+    use backend_api::desc::TensorDesc;
+    use half::f16;
+
+    use super::*;
+    use crate::WebGpuBackend;
+
+    /// A number of element `i`, few of them different, so that sums are exact.
+    fn number(i: usize) -> i32 {
+        (i * 7919 % 1013 % 7) as i32 - 3
+    }
+
+    fn bytes(dtype: DType, numbers: impl Iterator<Item = i32>) -> Vec<u8> {
+        numbers
+            .flat_map(|n| match dtype {
+                DType::F32 => (n as f32).to_le_bytes().to_vec(),
+                DType::F16 => f16::from_f32(n as f32).to_le_bytes().to_vec(),
+                _ => n.to_le_bytes().to_vec(),
+            })
+            .collect()
+    }
+
+    fn expected(op: ReduceOp, numbers: &[i32]) -> f64 {
+        let first = |best: i32| numbers.iter().position(|&n| n == best).unwrap() as f64;
+        let (least, most) = (*numbers.iter().min().unwrap(), *numbers.iter().max().unwrap());
+        let sum: i32 = numbers.iter().sum();
+        match op {
+            ReduceOp::Sum => f64::from(sum),
+            ReduceOp::Mean => f64::from(sum) / numbers.len() as f64,
+            ReduceOp::Max => f64::from(most),
+            ReduceOp::NormL2 => numbers.iter().map(|&n| f64::from(n * n)).sum::<f64>().sqrt(),
+            ReduceOp::LogSumExp => numbers.iter().map(|&n| f64::from(n).exp()).sum::<f64>().ln(),
+            ReduceOp::ArgMin => first(least),
+            _ => unreachable!("{op:?}"),
+        }
+    }
+
+    /// The suites' samples have few reductions that are cut. Each is made twice: counters have to be 0 again.
+    #[test]
+    fn slices_are_joined_in_one_launch() {
+        use ReduceOp::{ArgMin, LogSumExp, Max, Mean, NormL2, Sum};
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let has_fixup = backend.context("test").unwrap().context.has_fixup();
+        let columns = |rows, columns| ([rows, columns], 0);
+        let rows = |rows, columns| ([rows, columns], 1);
+        for (dtype, op, (shape, axis)) in [
+            (DType::F32, Sum, columns(318, 87)),
+            (DType::F32, Mean, rows(1, 40_001)),
+            (DType::F32, NormL2, rows(2, 40_004)),
+            (DType::F32, LogSumExp, columns(2110, 5)),
+            (DType::F16, LogSumExp, rows(1, 40_003)),
+            (DType::F16, Max, rows(3, 65_536)),
+            (DType::I32, Sum, columns(700, 41)),
+            (DType::I32, ArgMin, rows(1, 70_001)),
+            (DType::F32, ArgMin, columns(1296, 98)),
+        ] {
+            let count = shape[0] * shape[1];
+            let [x, y] = [count, shape[1 - axis]].map(|elements| backend.alloc(4 * elements).unwrap());
+            backend.copy_htod(x, &bytes(dtype, (0..count).map(number))).unwrap();
+            let axes = [axis];
+            let desc = ReduceDesc::new(op, TensorDesc::packed(x, dtype, &shape), &axes, y);
+            let desc = if dtype == DType::F16 { desc.with_output_dtype(DType::F32) } else { desc };
+            let kernels = backend.planned(|planner| planner.reduce_ext(&desc).unwrap()).unwrap();
+            let joined = kernels.iter().filter(|kernel| kernel.contains("reduce_fixup")).count();
+            assert_eq!(
+                (kernels.len(), joined),
+                if has_fixup { (1, 1) } else { (2, 0) },
+                "{op:?} of {shape:?}"
+            );
+            for _ in 0..2 {
+                let mut found = vec![0xff; 4 * shape[1 - axis]];
+                backend.copy_htod(y, &found).unwrap();
+                backend.reduce_ext(&desc).unwrap();
+                backend.copy_dtoh(&mut found, y).unwrap();
+                for (output, bits) in bytemuck::pod_collect_to_vec::<u8, u32>(&found).into_iter().enumerate()
+                {
+                    let at = |r: usize| if axis == 1 { output * shape[1] + r } else { r * shape[1] + output };
+                    let numbers: Vec<i32> = (0..shape[axis]).map(|r| number(at(r))).collect();
+                    let is_integer = dtype == DType::I32 || op == ArgMin;
+                    let found =
+                        if is_integer { f64::from(bits as i32) } else { f64::from(f32::from_bits(bits)) };
+                    let wanted = expected(op, &numbers);
+                    // A few roundings of an exact sum; the logarithm has an exponential for each join, too.
+                    let bound =
+                        if matches!(op, Mean | NormL2 | LogSumExp) { 1e-5 * wanted.abs() } else { 0.0 };
+                    assert!((found - wanted).abs() <= bound, "{op:?} of {shape:?}: {found}, not {wanted}");
+                }
+            }
+            for ptr in [x, y] {
+                backend.free(ptr).unwrap();
+            }
+        }
     }
 }

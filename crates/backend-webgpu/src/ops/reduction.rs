@@ -5,8 +5,8 @@ use backend_api::{BackendError, BackendResult, DType, ReduceOp};
 use super::reduce::Params;
 use super::shared::vec_width::VecWidth;
 use crate::kernels::libs::{
-    EXPONENTIALS, GRID, RULE_ARG, RULE_FLOAT, RULE_INTEGER, RULE_LOG_SUM_EXP, STATE_PAIRS, STATES_1,
-    STATES_2, STATES_4, STATES_8, VEC_1, VEC_2, VEC_4, VEC_8,
+    EXPONENTIALS, GRID, REDUCE_FIXUP, REDUCE_FIXUP_PAIRS, REDUCE_WHOLE, RULE_ARG, RULE_FLOAT, RULE_INTEGER,
+    RULE_LOG_SUM_EXP, STATE_PAIRS, STATES_1, STATES_2, STATES_4, STATES_8, VEC_1, VEC_2, VEC_4, VEC_8,
 };
 use crate::kernels::{Constant as _, KernelSource, Lib, Variant, constants, kernel, numbered};
 
@@ -15,10 +15,50 @@ constants! { struct IntegerConstants { op: Combine, map: Map, signed: bool, one_
 constants! { struct ArgConstants { kind: u32, smallest: bool, pairs: bool, one_loop: bool } }
 constants! { struct SumConstants { pairs: bool, one_loop: bool } }
 
-static FLOAT: KernelSource = with_rule(&[GRID, RULE_FLOAT], FloatConstants::NAMES);
-static INTEGER: KernelSource = with_rule(&[GRID, RULE_INTEGER], IntegerConstants::NAMES);
-static ARG: KernelSource = with_rule(&[GRID, RULE_ARG], ArgConstants::NAMES);
-static LOG_SUM_EXP: KernelSource = with_rule(&[GRID, EXPONENTIALS, RULE_LOG_SUM_EXP], SumConstants::NAMES);
+static FLOAT: Sources = Sources {
+    whole: with_rule(&[GRID, RULE_FLOAT, REDUCE_WHOLE], FloatConstants::NAMES),
+    fixed_up: fixed_up(&[GRID, RULE_FLOAT], FloatConstants::NAMES),
+};
+static INTEGER: Sources = Sources {
+    whole: with_rule(&[GRID, RULE_INTEGER, REDUCE_WHOLE], IntegerConstants::NAMES),
+    fixed_up: fixed_up(&[GRID, RULE_INTEGER], IntegerConstants::NAMES),
+};
+static ARG: Sources = Sources {
+    whole: with_rule(&[GRID, RULE_ARG, REDUCE_WHOLE], ArgConstants::NAMES),
+    fixed_up: fixed_up(&[GRID, RULE_ARG], ArgConstants::NAMES),
+};
+static LOG_SUM_EXP: Sources = Sources {
+    whole: with_rule(&[GRID, EXPONENTIALS, RULE_LOG_SUM_EXP, REDUCE_WHOLE], SumConstants::NAMES),
+    fixed_up: fixed_up(&[GRID, EXPONENTIALS, RULE_LOG_SUM_EXP], SumConstants::NAMES),
+};
+
+/// The file with a rule, by whether its last workgroups join slices.
+struct Sources {
+    whole: KernelSource,
+    fixed_up: KernelSource,
+}
+
+impl Sources {
+    const fn of(&self, results: Output) -> &KernelSource {
+        if matches!(results, Output::FixedUp) { &self.fixed_up } else { &self.whole }
+    }
+}
+
+/// What a launch writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Output {
+    /// Results of slices, for another launch.
+    Slice,
+    /// Results.
+    Whole,
+    /// Results, which the last workgroups make of those of slices.
+    FixedUp,
+}
+
+/// The file with a rule, whose last workgroups join slices.
+const fn fixed_up(libs: &'static [Lib], constants: &'static [&'static str]) -> KernelSource {
+    KernelSource { writes: &["fixup", "y: Y"], ..with_rule(libs, constants) }
+}
 
 /// The file with a rule.
 const fn with_rule(libs: &'static [Lib], constants: &'static [&'static str]) -> KernelSource {
@@ -40,6 +80,18 @@ numbered! {
 numbered! {
     /// What is taken of each number, as shaders/lib/maps.wgsl numbers it.
     pub(super) enum Map { Number, Absolute, Square, IsSet }
+}
+
+/// The helper files of a reduction that reads elements, and others.
+macro_rules! numbers {
+    ($vec_width:expr $(, $lib:ident)*) => {
+        match $vec_width {
+            VecWidth::One => &[VEC_1, STATES_1 $(, $lib)*],
+            VecWidth::Two => &[VEC_2, STATES_2 $(, $lib)*],
+            VecWidth::Four => &[VEC_4, STATES_4 $(, $lib)*],
+            VecWidth::Eight => &[VEC_8, STATES_8 $(, $lib)*],
+        }
+    };
 }
 
 /// What becomes of the elements of an output.
@@ -104,6 +156,11 @@ impl Rule {
         if self.is_index() { DType::U32 } else { accumulator(dtype) }
     }
 
+    /// Words of a state.
+    pub(super) fn state_words(self) -> usize {
+        if matches!(self, Self::LogSumExp) { 2 } else { self.partial_numbers() }
+    }
+
     /// Elements of a partial result.
     pub(super) fn partial_numbers(self) -> usize {
         if matches!(self, Self::Arg { .. } | Self::Exponentials { .. }) { 2 } else { 1 }
@@ -129,31 +186,34 @@ impl Rule {
         }
     }
 
-    /// The kernel over `from`, into `to`, or into partial results unless it is the `last` launch.
+    /// The kernel over `from`, into `to`.
     pub(super) fn variant(
         self,
         from: DType,
         to: DType,
         Access { vec_width, one_loop }: Access,
-        last: bool,
+        results: Output,
     ) -> Variant {
+        let (last, libs) = (results != Output::Slice, self.libs(vec_width, results));
         let types = [from, accumulator(from), to];
         match self {
             Self::Number(op, map, root) if from.is_float() => {
                 let root = root && last;
-                Variant::new(&FLOAT, types, FloatConstants { op, map, root, one_loop })
-                    .with_libs(numbers(vec_width))
+                Variant::new(FLOAT.of(results), types, FloatConstants { op, map, root, one_loop })
+                    .with_libs(libs)
             }
             Self::Number(op, map, _) => {
                 let signed = from == DType::I32;
-                Variant::new(&INTEGER, types, IntegerConstants { op, map, signed, one_loop })
-                    .with_libs(numbers(vec_width))
+                Variant::new(INTEGER.of(results), types, IntegerConstants { op, map, signed, one_loop })
+                    .with_libs(libs)
             }
-            Self::LogSumExp => Variant::new(&LOG_SUM_EXP, types, SumConstants { pairs: false, one_loop })
-                .with_libs(numbers(vec_width)),
+            Self::LogSumExp => {
+                Variant::new(LOG_SUM_EXP.of(results), types, SumConstants { pairs: false, one_loop })
+                    .with_libs(libs)
+            }
             Self::Exponentials { .. } => {
-                Variant::new(&LOG_SUM_EXP, types, SumConstants { pairs: true, one_loop })
-                    .with_libs(self.libs(vec_width))
+                Variant::new(LOG_SUM_EXP.of(results), types, SumConstants { pairs: true, one_loop })
+                    .with_libs(libs)
             }
             Self::Arg { smallest, .. } => {
                 let kind = match from {
@@ -163,30 +223,26 @@ impl Rule {
                 };
                 // An index that isn't negative has the same bits as u32.
                 let types = [from, accumulator(from), DType::U32];
-                Variant::new(&ARG, types, ArgConstants { kind, smallest, pairs: !last, one_loop })
-                    .with_libs(self.libs(vec_width))
+                Variant::new(ARG.of(results), types, ArgConstants { kind, smallest, pairs: !last, one_loop })
+                    .with_libs(libs)
             }
         }
     }
 
-    fn libs(self, vec_width: VecWidth) -> &'static [Lib] {
-        if self.reads_pairs() { &[STATE_PAIRS] } else { numbers(vec_width) }
+    /// The helper files by what is read and what is written.
+    fn libs(self, vec_width: VecWidth, results: Output) -> &'static [Lib] {
+        match (results, self.state_words()) {
+            _ if self.reads_pairs() => &[STATE_PAIRS],
+            (Output::Slice | Output::Whole, _) => numbers!(vec_width),
+            (Output::FixedUp, 1) => numbers!(vec_width, REDUCE_FIXUP),
+            (Output::FixedUp, _) => numbers!(vec_width, REDUCE_FIXUP_PAIRS),
+        }
     }
 }
 
 /// The type that elements are reduced in.
 fn accumulator(dtype: DType) -> DType {
     if dtype.is_float() { DType::F32 } else { dtype }
-}
-
-/// The helper files of a reduction that reads elements.
-fn numbers(vec_width: VecWidth) -> &'static [Lib] {
-    match vec_width {
-        VecWidth::One => &[VEC_1, STATES_1],
-        VecWidth::Two => &[VEC_2, STATES_2],
-        VecWidth::Four => &[VEC_4, STATES_4],
-        VecWidth::Eight => &[VEC_8, STATES_8],
-    }
 }
 
 /// Every variant that a launch can ask for.
@@ -196,13 +252,16 @@ pub(super) fn variants() -> Vec<Variant> {
         let words = (from == DType::F16).then_some(VecWidth::Two);
         let access = |vec_width| [false, true].map(|one_loop| Access { vec_width, one_loop });
         for access in VecWidth::all(from).into_iter().chain(words).flat_map(access) {
-            variants.push(rule.variant(from, to, access, true));
-            variants.push(rule.variant(from, rule.partial(from), access, false));
+            variants.push(rule.variant(from, to, access, Output::Whole));
+            variants.push(rule.variant(from, rule.partial(from), access, Output::Slice));
+            if !matches!(rule, Rule::Exponentials { .. }) {
+                variants.push(rule.variant(from, to, access, Output::FixedUp));
+            }
         }
         // What the second launch of a reduction that was cut reads.
         let (rule, from) = (rule.of_partials(), rule.partial(from));
         for access in VecWidth::all(from).into_iter().flat_map(access) {
-            variants.push(rule.variant(from, to, access, true));
+            variants.push(rule.variant(from, to, access, Output::Whole));
         }
     };
     for from in DType::ALL {
