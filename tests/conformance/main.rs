@@ -50,7 +50,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    if std::env::var_os(plans::VARIABLE).is_some() {
+    if std::env::var(plans::VARIABLE).is_ok_and(|value| value == "write") {
         return plans::write(&all);
     }
     if let Some(unknown) = plans::unknown(&all) {

@@ -327,6 +327,8 @@ mod tests {
             (DType::F16, LogSumExp, rows(1, 40_003)),
             (DType::F16, Max, rows(3, 65_536)),
             (DType::I32, Sum, columns(700, 41)),
+            (DType::F32, Sum, columns(600, 40)),
+            (DType::F32, ArgMin, columns(5000, 8)),
             (DType::I32, ArgMin, rows(1, 70_001)),
             (DType::F32, ArgMin, columns(1296, 98)),
         ] {
