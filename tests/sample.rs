@@ -2,9 +2,9 @@
 //!
 //! A GPU runs all of them. The CPU and software adapters have samples, always the same ones, which keeps a run of
 //! everything within CI's time on two cores: a fourth on the CPU, a 48th on the first software adapter, lavapipe, and a 192nd on
-//! SwiftShader and OpenGL's llvmpipe, another part on each. Lavapipe also runs a case for each plan, the kernels that an
-//! operation launches one after the other, of which a 48th of the cases has none: plans.txt names them. Suites that run fewer cases than conformance choose from its sample: Mesa has
-//! their kernels in its cache by then, where it spent most of the time.
+//! SwiftShader and OpenGL's llvmpipe, another part on each. Conformance adds a case on lavapipe for each sequence of kernels that
+//! a call launches and no case of the 48th does: plans.txt names them. Suites that run fewer cases than conformance choose
+//! from its sample: Mesa has their kernels in its cache by then, where it spent most of the time.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;

@@ -1,4 +1,4 @@
-// Results of a reduction's slices that the last workgroup of their outputs joins, each in one word.
+// The fix-up of a reduction that is cut into slices: each slice's result is a word of `fixup`, and the last workgroup joins them.
 //
 // needs: the rule of a reduction, lib/last_workgroup
 

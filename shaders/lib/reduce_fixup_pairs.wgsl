@@ -1,4 +1,5 @@
-// Results of a reduction's slices that the last workgroup of their outputs joins, each in two words.
+// The fix-up of a reduction that is cut into slices, of states of two numbers: each slice's result is two words of `fixup`, and the
+// last workgroup joins them.
 //
 // needs: the rule of a reduction, lib/last_workgroup
 

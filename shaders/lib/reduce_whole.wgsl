@@ -1,4 +1,4 @@
-// Results of a reduction's slices that go where a launch finds them, not to the last workgroup.
+// A reduction without a fix-up: the functions of lib/reduce_fixup, which nothing calls then.
 //
 // needs: the rule of a reduction
 

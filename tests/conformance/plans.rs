@@ -1,8 +1,8 @@
 //! A case for each plan of an operation: for each sequence of kernels that one call launches.
 //!
-//! Plans differ by what an operation divides, copies beforehand or sums afterwards; of two in three no case is among one in 48.
-//! Finding them launches nothing but makes each case's operands and results, a minute's work for all of them, so that the
-//! choice is kept in tests/plans.txt.
+//! Plans differ by what an operation divides, copies beforehand or sums afterwards. A sample of one case in 48 has no case of two
+//! plans in three. To find them, no kernel is launched, but each case's operands and expected results are made, a minute's work
+//! for all cases: the choice is kept in tests/plans.txt.
 
 use std::collections::{BTreeMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +22,7 @@ pub(crate) const COMMAND: &str = "`SAMPLE=write cargo test -p suites --test conf
 /// Where they are kept.
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/plans.txt");
 
-/// What a case launches, and what it takes to know.
+/// The kernels that a case launches, and the time that it took to find them.
 struct Planned<'a> {
     case: &'a Case,
     /// Each by its file and variant.
@@ -66,7 +66,7 @@ fn choose(cases: &[Case]) -> Result<Vec<String>, String> {
     for case in cases.iter().filter(|case| case.is_one_call()) {
         let start = Instant::now();
         let run = |planner: &WebGpuBackend| {
-            // It finds what no kernel has written, and says so.
+            // No kernel has written the outputs that it looks at, which it reports as wrong.
             _ = catch_unwind(AssertUnwindSafe(|| case.run(planner)));
         };
         let kernels = webgpu.planned(run).map_err(|error| error.to_string())?;

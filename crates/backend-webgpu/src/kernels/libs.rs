@@ -200,7 +200,7 @@ libs! {
     RULE_INTEGER = "rule_integer" needs [REDUCE, MAPS],
     RULE_ARG = "rule_arg",
     RULE_LOG_SUM_EXP = "rule_log_sum_exp" needs [SPECIAL, LOG, EXPONENTIALS],
-    /// Where a reduction's slices put their results; one of the three for each kernel.
+    /// Reductions without a fix-up of slices, and with one, of states of one word or of two.
     REDUCE_WHOLE = "reduce_whole",
     REDUCE_FIXUP = native "reduce_fixup" needs [LAST_WORKGROUP],
     REDUCE_FIXUP_PAIRS = native "reduce_fixup_pairs" needs [LAST_WORKGROUP],

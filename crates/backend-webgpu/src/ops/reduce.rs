@@ -168,7 +168,7 @@ struct Reduction<'a> {
     dtype: DType,
 }
 
-/// What a launch writes.
+/// What a launch writes, with what it takes.
 #[derive(Clone, Copy)]
 enum Results<'a> {
     /// `[slices, outputs]`, of a piece of each output in each slice.
@@ -243,10 +243,10 @@ impl Reduction<'_> {
         results: Results<'_>,
     ) -> BackendResult<()> {
         let op = self.op;
-        let (slices, divisor, writes) = match results {
-            Results::Partial { slices } => (slices, 1.0, Output::Slice),
-            Results::Final { divisor } => (1, divisor, Output::Whole),
-            Results::FixedUp { slices, divisor, .. } => (slices, divisor, Output::FixedUp),
+        let (slices, divisor, writes, fixup) = match results {
+            Results::Partial { slices } => (slices, 1.0, Output::Partial, None),
+            Results::Final { divisor } => (1, divisor, Output::Final, None),
+            Results::FixedUp { slices, divisor, fixup } => (slices, divisor, Output::FixedUp, Some(fixup)),
         };
         let row_groups = plan.row_groups();
         let params = Params {
@@ -262,13 +262,8 @@ impl Reduction<'_> {
         };
         let [x, y, _] = row_groups.grid(op, plan.outputs())?;
         let variant = self.rule.variant(self.dtype, to, plan.access(), writes);
-        let grid = [x, y, dim(op, "slices", slices)?];
-        match results {
-            Results::FixedUp { fixup, .. } => {
-                self.ctx.launch(op, &variant, &[input, fixup], output, &params, grid)
-            }
-            _ => self.ctx.launch(op, &variant, &[input], output, &params, grid),
-        }
+        let bound: Vec<&Window> = [input].into_iter().chain(fixup).collect();
+        self.ctx.launch(op, &variant, &bound, output, &params, [x, y, dim(op, "slices", slices)?])
     }
 }
 

@@ -32,7 +32,7 @@ static LOG_SUM_EXP: Sources = Sources {
     fixed_up: fixed_up(&[GRID, EXPONENTIALS, RULE_LOG_SUM_EXP], SumConstants::NAMES),
 };
 
-/// The file with a rule, by whether its last workgroups join slices.
+/// The kernel with a rule: alone, and with the fix-up of slices by a last workgroup.
 struct Sources {
     whole: KernelSource,
     fixed_up: KernelSource,
@@ -47,15 +47,15 @@ impl Sources {
 /// What a launch writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Output {
-    /// Results of slices, for another launch.
-    Slice,
-    /// Results.
-    Whole,
-    /// Results, which the last workgroups make of those of slices.
+    /// Partial results of slices, which another launch reduces.
+    Partial,
+    /// The outputs.
+    Final,
+    /// The outputs, which the last workgroup of some joins from their slices (lib/last_workgroup).
     FixedUp,
 }
 
-/// The file with a rule, whose last workgroups join slices.
+/// The kernel with a rule, with the fix-up of slices, for which it binds one more buffer.
 const fn fixed_up(libs: &'static [Lib], constants: &'static [&'static str]) -> KernelSource {
     KernelSource { writes: &["fixup", "y: Y"], ..with_rule(libs, constants) }
 }
@@ -82,7 +82,7 @@ numbered! {
     pub(super) enum Map { Number, Absolute, Square, IsSet }
 }
 
-/// The helper files of a reduction that reads elements, and others.
+/// The helper files of a reduction that reads elements, by vector width, and further ones.
 macro_rules! numbers {
     ($vec_width:expr $(, $lib:ident)*) => {
         match $vec_width {
@@ -194,26 +194,22 @@ impl Rule {
         Access { vec_width, one_loop }: Access,
         results: Output,
     ) -> Variant {
-        let (last, libs) = (results != Output::Slice, self.libs(vec_width, results));
+        let (last, libs) = (results != Output::Partial, self.libs(vec_width, results));
         let types = [from, accumulator(from), to];
-        match self {
+        let variant = match self {
             Self::Number(op, map, root) if from.is_float() => {
                 let root = root && last;
                 Variant::new(FLOAT.of(results), types, FloatConstants { op, map, root, one_loop })
-                    .with_libs(libs)
             }
             Self::Number(op, map, _) => {
                 let signed = from == DType::I32;
                 Variant::new(INTEGER.of(results), types, IntegerConstants { op, map, signed, one_loop })
-                    .with_libs(libs)
             }
             Self::LogSumExp => {
                 Variant::new(LOG_SUM_EXP.of(results), types, SumConstants { pairs: false, one_loop })
-                    .with_libs(libs)
             }
             Self::Exponentials { .. } => {
                 Variant::new(LOG_SUM_EXP.of(results), types, SumConstants { pairs: true, one_loop })
-                    .with_libs(libs)
             }
             Self::Arg { smallest, .. } => {
                 let kind = match from {
@@ -224,16 +220,16 @@ impl Rule {
                 // An index that isn't negative has the same bits as u32.
                 let types = [from, accumulator(from), DType::U32];
                 Variant::new(ARG.of(results), types, ArgConstants { kind, smallest, pairs: !last, one_loop })
-                    .with_libs(libs)
             }
-        }
+        };
+        variant.with_libs(libs)
     }
 
     /// The helper files by what is read and what is written.
     fn libs(self, vec_width: VecWidth, results: Output) -> &'static [Lib] {
         match (results, self.state_words()) {
             _ if self.reads_pairs() => &[STATE_PAIRS],
-            (Output::Slice | Output::Whole, _) => numbers!(vec_width),
+            (Output::Partial | Output::Final, _) => numbers!(vec_width),
             (Output::FixedUp, 1) => numbers!(vec_width, REDUCE_FIXUP),
             (Output::FixedUp, _) => numbers!(vec_width, REDUCE_FIXUP_PAIRS),
         }
@@ -252,8 +248,8 @@ pub(super) fn variants() -> Vec<Variant> {
         let words = (from == DType::F16).then_some(VecWidth::Two);
         let access = |vec_width| [false, true].map(|one_loop| Access { vec_width, one_loop });
         for access in VecWidth::all(from).into_iter().chain(words).flat_map(access) {
-            variants.push(rule.variant(from, to, access, Output::Whole));
-            variants.push(rule.variant(from, rule.partial(from), access, Output::Slice));
+            variants.push(rule.variant(from, to, access, Output::Final));
+            variants.push(rule.variant(from, rule.partial(from), access, Output::Partial));
             if !matches!(rule, Rule::Exponentials { .. }) {
                 variants.push(rule.variant(from, to, access, Output::FixedUp));
             }
@@ -261,7 +257,7 @@ pub(super) fn variants() -> Vec<Variant> {
         // What the second launch of a reduction that was cut reads.
         let (rule, from) = (rule.of_partials(), rule.partial(from));
         for access in VecWidth::all(from).into_iter().flat_map(access) {
-            variants.push(rule.variant(from, to, access, Output::Whole));
+            variants.push(rule.variant(from, to, access, Output::Final));
         }
     };
     for from in DType::ALL {
