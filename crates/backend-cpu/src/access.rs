@@ -106,6 +106,7 @@ impl Call<'_> {
         operands: &[Operand; N],
         work: impl FnOnce([Input<'_>; N], [&mut [u8]; 2]),
     ) -> BackendResult<()> {
+        const { assert!(N <= MOST_OPERANDS, "there is room for all") }
         let Self { memory, op } = self;
         let turn = memory.turn();
         let (places, claims) = self.resolve(operands)?;
@@ -115,50 +116,12 @@ impl Call<'_> {
                 .filter(|operand| operand.bytes > 0)
                 .try_for_each(|it| memory.hold(op, it));
         }
-        let mut written = (0..N).filter(|&i| operands[i].access == Access::Write);
-        let written = [written.next(), written.next()];
-        let outputs = written.map(|i| i.and_then(|i| places[i]));
-        if written[0].is_some() && outputs[0].is_none() {
-            return Ok(());
-        }
-
-        let mut guards: Vec<(AllocationKey, Guard<'_>)> = claims.iter().map(Claim::lock).collect();
-        let mut shared: Vec<Shared<'_>> = Vec::with_capacity(guards.len() + 2);
-        // No bytes, but at an address that words may have: a cast to elements asks for that even of none.
-        let mut slices: [&mut [u8]; 2] = [(); 2].map(|()| cast_slice_mut::<u32, u8>(&mut []));
-        for (allocation, guard) in &mut guards {
-            let mut rest: &mut [u8] = match guard {
-                Guard::Read(words) => {
-                    shared.push(Shared { allocation: *allocation, start: 0, bytes: cast_slice(words) });
-                    continue;
-                }
-                Guard::Write(words) => cast_slice_mut(words),
-            };
-            // The check lets no two outputs share bytes, so that what is left of the memory lies around them.
-            let mut cuts: Vec<(usize, Place)> = (0..2).filter_map(|i| Some((i, outputs[i]?))).collect();
-            cuts.retain(|(_, place)| place.allocation == *allocation);
-            cuts.sort_by_key(|(_, place)| place.start);
-            let mut start = 0;
-            for (i, place) in cuts {
-                let (before, tail) = rest.split_at_mut(place.start - start);
-                let (output, after) = tail.split_at_mut(place.end - place.start);
-                shared.push(Shared { allocation: *allocation, start, bytes: before });
-                slices[i] = output;
-                (rest, start) = (after, place.end);
+        let mut work = Some(work);
+        lock(operands, &places, &claims, &mut |inputs, outputs| {
+            if let Some(work) = work.take() {
+                work(std::array::from_fn(|i| inputs[i]), outputs);
             }
-            shared.push(Shared { allocation: *allocation, start, bytes: rest });
-        }
-
-        let inputs = std::array::from_fn(|i| match places[i] {
-            Some(place) if operands[i].access != Access::Write => {
-                let found = shared.iter().find_map(|shared| shared.part(place));
-                // The check lets an input share bytes with an output only where they are the same.
-                let in_place = if outputs[1] == Some(place) { Input::InSecond } else { Input::InPlace };
-                found.map_or(in_place, Input::Bytes)
-            }
-            _ => Input::Bytes(&[]),
         });
-        work(inputs, slices);
         Ok(())
     }
 
@@ -226,6 +189,63 @@ impl Call<'_> {
             Ok((places, claims))
         })
     }
+}
+
+/// Operands of an operation at most.
+const MOST_OPERANDS: usize = 16;
+
+/// What is done with what operands read, and with the bytes of up to two outputs. One type for all, as every other
+/// would have a copy of [`lock`].
+type Work<'a> = dyn FnMut(&[Input<'_>], [&mut [u8]; 2]) + 'a;
+
+/// Calls `work` with the memory of operands, which is locked meanwhile; doesn't, if the first output is empty.
+fn lock(operands: &[Operand], places: &[Option<Place>], claims: &[Claim], work: &mut Work<'_>) {
+    let mut written = (0..operands.len()).filter(|&i| operands[i].access == Access::Write);
+    let written = [written.next(), written.next()];
+    let outputs = written.map(|i| i.and_then(|i| places[i]));
+    if written[0].is_some() && outputs[0].is_none() {
+        return;
+    }
+
+    let mut guards: Vec<(AllocationKey, Guard<'_>)> = claims.iter().map(Claim::lock).collect();
+    let mut shared: Vec<Shared<'_>> = Vec::with_capacity(guards.len() + 2);
+    // No bytes, but at an address that words may have: a cast to elements asks for that even of none.
+    let mut slices: [&mut [u8]; 2] = [(); 2].map(|()| cast_slice_mut::<u32, u8>(&mut []));
+    for (allocation, guard) in &mut guards {
+        let mut rest: &mut [u8] = match guard {
+            Guard::Read(words) => {
+                shared.push(Shared { allocation: *allocation, start: 0, bytes: cast_slice(words) });
+                continue;
+            }
+            Guard::Write(words) => cast_slice_mut(words),
+        };
+        // The check lets no two outputs share bytes, so that what is left of the memory lies around them.
+        let mut cuts = [0, 1].map(|i| (i, outputs[i].filter(|place| place.allocation == *allocation)));
+        cuts.sort_unstable_by_key(|(_, place)| place.map(|place| place.start));
+        let mut start = 0;
+        for (i, place) in cuts {
+            let Some(place) = place else { continue };
+            let (before, tail) = rest.split_at_mut(place.start - start);
+            let (output, after) = tail.split_at_mut(place.end - place.start);
+            shared.push(Shared { allocation: *allocation, start, bytes: before });
+            slices[i] = output;
+            (rest, start) = (after, place.end);
+        }
+        shared.push(Shared { allocation: *allocation, start, bytes: rest });
+    }
+
+    let input = |(operand, place): (&Operand, &Option<Place>)| match *place {
+        Some(place) if operand.access != Access::Write => {
+            let found = shared.iter().find_map(|shared| shared.part(place));
+            // The check lets an input share bytes with an output only where they are the same.
+            let in_place = if outputs[1] == Some(place) { Input::InSecond } else { Input::InPlace };
+            found.map_or(in_place, Input::Bytes)
+        }
+        _ => Input::Bytes(&[]),
+    };
+    let mut inputs = [Input::Bytes(&[]); MOST_OPERANDS];
+    inputs.iter_mut().zip(operands.iter().zip(places)).for_each(|(slot, of)| *slot = input(of));
+    work(&inputs, slices);
 }
 
 impl Claim {

@@ -21,19 +21,28 @@ pub(crate) enum Cores {
 /// Work on chunks of two slices, given the first element of the first one's.
 type Work<'a, A, B> = dyn Fn(usize, (&mut [A], &mut [B])) + Sync + 'a;
 
+/// Work that is done once, by the thread that calls it first. One type for all, as every other would have a copy of
+/// what hands it to another thread.
+type Once<'a, T> = dyn FnMut(T) + Send + 'a;
+
+/// Work as something that does nothing the second time.
+fn once<T>(work: impl FnOnce(T) + Send) -> impl FnMut(T) + Send {
+    let mut work = Some(work);
+    move |x| {
+        if let Some(work) = work.take() {
+            work(x);
+        }
+    }
+}
+
 impl Cores {
     /// Runs `work`, which takes about `steps` steps of a third of a nanosecond.
-    #[cfg_attr(
-        target_family = "wasm",
-        expect(unused_variables, unused_mut, reason = "nothing takes the work away")
-    )]
+    #[cfg_attr(target_family = "wasm", expect(unused_variables, reason = "nothing takes the work away"))]
     pub(crate) fn run(steps: usize, work: impl FnOnce(Self) + Send) {
-        let mut work = Some(work);
+        let mut work = once(work);
         #[cfg(not(target_family = "wasm"))]
         pool::run(steps, &mut work);
-        if let Some(work) = work {
-            work(Self::One);
-        }
+        work(Self::One);
     }
 
     /// [`run`](Self::run) for work that may fail.
@@ -48,36 +57,31 @@ impl Cores {
 
     /// Runs both, at the same time if there are cores for it.
     pub(crate) fn join(self, left: impl FnOnce() + Send, right: impl FnOnce() + Send) {
+        self.join_once(&mut once(|()| left()), &mut once(|()| right()));
+    }
+
+    fn join_once(self, left: &mut Once<'_, ()>, right: &mut Once<'_, ()>) {
         match self {
             Self::One => {
-                left();
-                right();
+                left(());
+                right(());
             }
             #[cfg(not(target_family = "wasm"))]
             Self::All => {
-                rayon::join(left, right);
+                rayon::join(|| left(()), || right(()));
             }
         }
     }
 
-    /// [`join`](Self::join) of two computations that are combined.
-    pub(crate) fn fold<R: Send>(
+    /// [`join`](Self::join) of two computations.
+    pub(crate) fn join_results<R: Default + Send>(
         self,
         left: impl FnOnce() -> R + Send,
         right: impl FnOnce() -> R + Send,
-        combine: impl FnOnce(R, R) -> R,
-    ) -> R {
-        match self {
-            Self::One => {
-                let left = left();
-                combine(left, right())
-            }
-            #[cfg(not(target_family = "wasm"))]
-            Self::All => {
-                let (left, right) = rayon::join(left, right);
-                combine(left, right)
-            }
-        }
+    ) -> (R, R) {
+        let mut results = (R::default(), R::default());
+        self.join(|| results.0 = left(), || results.1 = right());
+        results
     }
 
     /// Calls `work(first, chunk)` for chunks that together are `data`; each starts at a multiple of `unit`
@@ -141,7 +145,7 @@ mod pool {
 
     use rayon::{ThreadPool, ThreadPoolBuilder};
 
-    use super::Cores;
+    use super::{Cores, Once};
 
     /// Steps of work below which waking threads costs more than it brings: some 20 µs.
     const WORTH_WAKING: usize = 1 << 16;
@@ -164,8 +168,8 @@ mod pool {
         POOL.as_ref()
     }
 
-    /// Takes the work and does it, if that is worth it.
-    pub(super) fn run(steps: usize, work: &mut Option<impl FnOnce(Cores) + Send>) {
+    /// Does the work, if waking threads is worth it.
+    pub(super) fn run(steps: usize, work: &mut Once<'_, Cores>) {
         if steps < WORTH_WAKING {
             return;
         }
@@ -184,10 +188,8 @@ mod pool {
     }
 
     /// The calling thread must not be one of a rayon pool.
-    fn run_on(pool: &ThreadPool, work: &mut Option<impl FnOnce(Cores) + Send>) {
-        if let Some(work) = work.take() {
-            pool.in_place_scope(|scope| scope.spawn(|_| work(Cores::All)));
-        }
+    fn run_on(pool: &ThreadPool, work: &mut Once<'_, Cores>) {
+        pool.in_place_scope(|scope| scope.spawn(|_| work(Cores::All)));
     }
 }
 

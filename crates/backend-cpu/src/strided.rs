@@ -69,6 +69,16 @@ pub(crate) struct Run<const N: usize> {
     pub(crate) stride: [usize; N],
 }
 
+impl<const N: usize> Run<N> {
+    /// Where element `i` lies in each tensor.
+    pub(crate) fn at(&self, i: usize) -> [usize; N] {
+        std::array::from_fn(|t| self.start[t] + i * self.stride[t])
+    }
+}
+
+/// What is done with a run.
+pub(crate) type RunWork<'a, T, const N: usize> = dyn Fn(Run<N>, &mut [T]) + Sync + 'a;
+
 /// Calls `work(run, slice)` for every innermost loop of `loops`, of which tensor `N - 1` is the output. In
 /// `run` the output's start counts from the start of `slice`, those of the inputs from the start of the
 /// tensor.
@@ -77,7 +87,7 @@ pub(crate) fn runs<T: Send, const N: usize>(
     loops: Vec<Loop<N>>,
     output: &mut [T],
     grain: usize,
-    work: &(impl Fn(Run<N>, &mut [T]) + Sync),
+    work: &RunWork<'_, T, N>,
 ) {
     let loops = in_order_of_output(loops);
     let dims: Vec<(usize, usize)> = loops.iter().map(|&(extent, s)| (extent, s[N - 1])).collect();

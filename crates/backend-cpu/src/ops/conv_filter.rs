@@ -72,14 +72,12 @@ impl Work<'_> {
             return self.image(group, images);
         }
         let middle = images.start + images.len() / 2;
-        cores.fold(
+        let (mut sums, others) = cores.join_results(
             || self.images(cores, group, images.start..middle),
             || self.images(cores, group, middle..images.end),
-            |mut left, right| {
-                left.iter_mut().zip(right).for_each(|(x, y)| *x += y);
-                left
-            },
-        )
+        );
+        sums.iter_mut().zip(others).for_each(|(x, y)| *x += y);
+        sums
     }
 
     /// The sums over an image, or over none.

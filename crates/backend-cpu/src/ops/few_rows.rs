@@ -3,9 +3,9 @@
 use std::array::from_fn;
 
 use backend_api::quant::{QuantFormat, QuantLanes, QuantLayout, UNIT};
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Simd, WithSimd};
 
-use super::int8::{Portable, Product, cut};
+use super::int8::{Portable, Product, cut, portably};
 use crate::room::{NoRoom, zeros};
 
 /// Rows of A up to which that is worth it. More are worth a panel of dequantised rows in the cache.
@@ -46,7 +46,7 @@ impl FewRows {
         if let Some(simd) = pulp::x86::V3::try_new() {
             return Simd::vectorize(simd, Few(simd, product));
         }
-        Arch::new().dispatch(Few(Portable, product));
+        portably(Few(Portable, product));
     }
 }
 

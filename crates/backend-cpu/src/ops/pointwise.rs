@@ -69,7 +69,7 @@ pub(super) fn each<T: Pod + Send, const N: usize>(
     Cores::run(elements.saturating_mul(2), |cores| {
         runs(cores, loops, cast_slice_mut(output), GRAIN, &|run, output: &mut [T]| {
             for i in 0..run.len {
-                let at: [usize; N] = std::array::from_fn(|t| run.start[t] + i * run.stride[t]);
+                let at = run.at(i);
                 f(at, &mut output[at[N - 1]]);
             }
         });

@@ -2,12 +2,11 @@
 
 use std::array::from_fn;
 
-use backend_api::quant::{QuantCode, QuantLanes, UNIT};
+use backend_api::quant::{QuantCode, QuantFormat, QuantLanes, UNIT};
 use bytemuck::{Zeroable, cast_ref};
 use pulp::{Simd, WithSimd};
 
-use super::few::Few;
-use super::{BLOCK, BLOCKS, Portable, Product, Quants, Unit};
+use super::{BLOCK, BLOCKS, Product, Quants, Unit};
 
 /// Rows in a [`Tile`].
 pub(super) const ROWS: usize = 16;
@@ -18,7 +17,36 @@ const TILES: usize = 4;
 /// Rows of B for which a unit of [`TILES`] tiles stays in the first cache.
 const COLUMNS: usize = 8;
 
-/// Whether `m` rows are worth tiles: not without AVX-512.
+/// What is known of the quants of a format's weights.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Weights {
+    /// Half blocks have scales of their own.
+    Halves,
+    /// Of up to five bits, without a sign.
+    Unsigned,
+    /// Bytes with a sign.
+    Bytes,
+    /// Values of IQ4_NL and IQ4_XS.
+    Iq4,
+    /// Values of MXFP4, doubled.
+    E2m1,
+}
+
+impl Weights {
+    /// `None` for formats that have no tiles.
+    pub(super) fn of(format: QuantFormat) -> Option<Self> {
+        match (format.code(), format.scale_kind().has_halves()) {
+            (QuantCode::Three | QuantCode::Six, true) => Some(Self::Halves),
+            (QuantCode::Four | QuantCode::Five, false) => Some(Self::Unsigned),
+            (QuantCode::Eight, false) => Some(Self::Bytes),
+            (QuantCode::Iq4, false) => Some(Self::Iq4),
+            (QuantCode::E2m1, false) => Some(Self::E2m1),
+            _ => None,
+        }
+    }
+}
+
+/// Whether the CPU multiplies `m` rows faster by tiles: not without AVX-512.
 pub(super) fn is_worth_it(m: usize) -> bool {
     #[cfg(target_arch = "x86_64")]
     let is_wide = matches!(pulp::Arch::new(), pulp::Arch::V4(_));
@@ -64,7 +92,8 @@ pub(super) trait TileDot: Copy {
     fn dot<const WIDE: bool>(self, weights: [[i8; 4]; 4], rows: &Half) -> [i32; ROWS];
 }
 
-impl TileDot for Portable {
+#[cfg(test)]
+impl TileDot for super::Portable {
     #[inline(always)]
     fn dot<const WIDE: bool>(self, weights: [[i8; 4]; 4], rows: &Half) -> [i32; ROWS] {
         let mut sums = [0; ROWS];
@@ -80,23 +109,25 @@ impl TileDot for Portable {
 }
 
 /// Products with many rows of A, of which there are tiles.
-pub(super) struct Many<'a, D>(pub(super) D, pub(super) Product<'a>);
+pub(super) struct Many<'a, D> {
+    pub(super) dot: D,
+    pub(super) weights: Weights,
+    /// The tiles of all rows' first units, then of the second ones.
+    pub(super) tiles: &'a [Tile],
+    pub(super) product: Product<'a>,
+}
 
 impl<D: TileDot> WithSimd for Many<'_, D> {
     type Output = ();
 
     #[inline(always)]
-    fn with_simd<S: Simd>(self, simd: S) {
-        let format = self.1.layout.format;
-        let has_halves = format.scale_kind().has_halves();
-        match format.code() {
-            QuantCode::Three | QuantCode::Six if has_halves => self.multiply::<0, true>(),
-            QuantCode::Four | QuantCode::Five if !has_halves => self.multiply::<0, false>(),
-            QuantCode::Eight if !has_halves => self.multiply::<128, false>(),
-            QuantCode::Iq4 if !has_halves => self.multiply::<127, false>(),
-            QuantCode::E2m1 if !has_halves => self.multiply::<12, false>(),
-            // Of a format whose quants aren't known here.
-            _ => Few(Portable, self.1).with_simd(simd),
+    fn with_simd<S: Simd>(self, _: S) {
+        match self.weights {
+            Weights::Halves => self.multiply::<0, true>(),
+            Weights::Unsigned => self.multiply::<0, false>(),
+            Weights::Bytes => self.multiply::<128, false>(),
+            Weights::Iq4 => self.multiply::<127, false>(),
+            Weights::E2m1 => self.multiply::<12, false>(),
         }
     }
 }
@@ -105,7 +136,7 @@ impl<D: TileDot> Many<'_, D> {
     /// With quants that are from `-ZERO` on, and `HALVES` of blocks with scales of their own.
     #[inline(always)]
     fn multiply<const ZERO: u8, const HALVES: bool>(self) {
-        let Self(dot, Product { a, layout, planes, first, sums }) = self;
+        let Self { dot, tiles, product: Product { a, layout, planes, first, sums }, .. } = self;
         let across = a.m.div_ceil(ROWS);
         for (i, sums) in sums.chunks_mut(COLUMNS * a.m).enumerate() {
             let columns = sums.len() / a.m;
@@ -117,7 +148,7 @@ impl<D: TileDot> Many<'_, D> {
                 let len = (across - start).min(TILES);
                 let mut lanes = [[[0.0f32; ROWS]; TILES]; COLUMNS];
                 let mut weights = [Digits::<ZERO>::default(); COLUMNS];
-                for (number, tiles) in a.tiles.chunks_exact(across).enumerate() {
+                for (number, tiles) in tiles.chunks_exact(across).enumerate() {
                     for (weights, row) in weights.iter_mut().zip(&rows) {
                         // The planes were checked with the operands, so every row is there.
                         let Some(row) = row else { break };

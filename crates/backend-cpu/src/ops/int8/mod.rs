@@ -1,6 +1,7 @@
 //! Products of activations that are rounded to 8 bits with quantised weights.
 
 mod few;
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "tiles are worth it with AVX-512 alone"))]
 mod many;
 #[cfg(test)]
 mod tests;
@@ -9,10 +10,10 @@ use backend_api::MathMode;
 use backend_api::desc::QuantMatmulDesc;
 use backend_api::quant::{QuantFormat, QuantLanes, QuantLayout, UNIT};
 use bytemuck::Zeroable;
-use pulp::{Arch, Simd, WithSimd};
+use pulp::{Arch, Scalar, Simd, WithSimd};
 
 use self::few::Few;
-use self::many::{Many, Tile};
+use self::many::{Tile, Weights};
 use crate::parallel::Cores;
 use crate::room::{NoRoom, zeros};
 
@@ -110,12 +111,20 @@ fn round(block: &[f32], quants: &mut [i8]) -> f32 {
 pub(super) struct Rounded {
     /// The first units of all rows, then the second ones.
     units: Vec<Unit>,
-    /// Units of many rows once more, the tiles of all rows' first units, then of the second ones; none for few rows.
-    tiles: Vec<Tile>,
+    /// Units of many rows once more.
+    tiled: Option<Tiled>,
     /// Where the weights' format has the activations of a unit.
     order: [u8; UNIT],
     m: usize,
     k: usize,
+}
+
+/// Units of many rows side by side.
+#[derive(Debug)]
+struct Tiled {
+    /// The tiles of all rows' first units, then of the second ones.
+    tiles: Vec<Tile>,
+    weights: Weights,
 }
 
 impl Rounded {
@@ -136,42 +145,41 @@ impl Rounded {
                 Arch::new().dispatch(Round { activations, order: &order, unit });
             }
         });
-        let mut rounded = Self { units, tiles: Vec::new(), order, m, k };
+        let mut rounded = Self { units, tiled: None, order, m, k };
         if many::is_worth_it(m) {
-            rounded.interleave(cores)?;
+            rounded.tiled = rounded.interleaved(cores, format)?;
         }
         Ok(rounded)
     }
 
-    /// Makes the tiles.
-    fn interleave(&mut self, cores: Cores) -> Result<(), NoRoom> {
+    /// The units as tiles, if the weights' format has such products.
+    fn interleaved(&self, cores: Cores, format: QuantFormat) -> Result<Option<Tiled>, NoRoom> {
+        let Some(weights) = Weights::of(format) else { return Ok(None) };
         let across = self.m.div_ceil(many::ROWS);
-        self.tiles = zeros(across * self.k.div_ceil(UNIT))?;
-        cores.chunks(&mut self.tiles, 1, GRAIN / many::ROWS, &|first, tiles| {
+        let mut tiles: Vec<Tile> = zeros(across * self.k.div_ceil(UNIT))?;
+        cores.chunks(&mut tiles, 1, GRAIN / many::ROWS, &|first, tiles| {
             for (i, tile) in (first..).zip(tiles) {
                 let (unit, row) = (i / across * self.m, i % across * many::ROWS);
                 tile.fill(&self.order, &self.units[unit + row..unit + self.m.min(row + many::ROWS)]);
             }
         });
-        Ok(())
+        Ok(Some(Tiled { tiles, weights }))
     }
 
     /// The products of rows of B from the row `first` on with all rows of A.
     pub(super) fn multiply(&self, layout: &QuantLayout, planes: &[u8], first: usize, sums: &mut [f32]) {
-        let (arch, product) = (Arch::new(), Product { a: self, layout, planes, first, sums });
-        match arch {
-            #[cfg(target_arch = "x86_64")]
-            Arch::V4(simd) if !self.tiles.is_empty() => arch.dispatch(Many(simd, product)),
-            // No other CPU has tiles, and pages are without the code for them.
-            _ if cfg!(target_arch = "x86_64") && !self.tiles.is_empty() => {
-                arch.dispatch(Many(Portable, product));
+        let product = Product { a: self, layout, planes, first, sums };
+        #[cfg(target_arch = "x86_64")]
+        match (Arch::new(), &self.tiled) {
+            (Arch::V4(simd), Some(Tiled { tiles, weights })) => {
+                let many = many::Many { dot: simd, weights: *weights, tiles, product };
+                return Simd::vectorize(simd, many);
             }
-            #[cfg(target_arch = "x86_64")]
-            Arch::V4(simd) => arch.dispatch(Few(simd.avx2, product)),
-            #[cfg(target_arch = "x86_64")]
-            Arch::V3(simd) => arch.dispatch(Few(simd.avx2, product)),
-            _ => arch.dispatch(Few(Portable, product)),
+            (Arch::V4(simd), None) => return Simd::vectorize(simd, Few(simd.avx2, product)),
+            (Arch::V3(simd), _) => return Simd::vectorize(simd, Few(simd.avx2, product)),
+            _ => {}
         }
+        portably(Few(Portable, product));
     }
 
     /// Clears the weights of half blocks behind the row's end.
@@ -209,3 +217,12 @@ pub(super) struct Product<'a, A = Rounded> {
 /// Loops that compilers make what vectors they can of.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Portable;
+
+/// Does work without instructions of its own. On x86, which has such work for all vectors, that is for CPUs without any.
+pub(super) fn portably(work: impl WithSimd<Output = ()>) {
+    if cfg!(target_arch = "x86_64") {
+        work.with_simd(Scalar::new());
+    } else {
+        Arch::new().dispatch(work);
+    }
+}

