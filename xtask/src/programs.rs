@@ -7,12 +7,15 @@ use xshell::{Shell, cmd};
 /// Builds programs, each of the package of its name, in a profile, and returns the folder where they are then.
 /// In the dev profile, they are built as `cargo test` builds them, with the same features of dependencies:
 /// after the suites, they are there. Elsewhere they are built alone, without the shader languages that only
-/// suites write.
+/// suites write, and without the backend "verify:…", whose oracles take a minute to compile.
 pub(crate) fn build(sh: &Shell, names: &[&str], profile: &str) -> anyhow::Result<PathBuf> {
     let bins = names.iter().map(|name| format!("--bin={name}"));
     let packages = match profile {
         "dev" => ["--workspace", "--tests"].map(str::to_owned).to_vec(),
-        _ => names.iter().map(|name| format!("--package={name}")).collect(),
+        _ => {
+            let packages = names.iter().map(|name| format!("--package={name}"));
+            packages.chain(["--no-default-features", "--features=cli"].map(str::to_owned)).collect()
+        }
     };
     cmd!(sh, "cargo build --profile {profile} {packages...} {bins...}").run()?;
     Ok(folder(sh, if profile == "dev" { "debug" } else { profile }))

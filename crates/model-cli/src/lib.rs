@@ -70,6 +70,7 @@ pub fn registry() -> Registry {
     let mut registry = Registry::new();
     backend_cpu::register(&mut registry);
     backend_webgpu::register(&mut registry);
+    #[cfg(feature = "verify")]
     backend_verify::register(&mut registry);
     registry
 }
