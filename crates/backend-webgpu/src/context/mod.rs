@@ -108,8 +108,8 @@ impl Context {
         }
         Ok(Self {
             last: Arc::clone(last),
-            null: Arc::new(Block::foreign(own_buffer(device, "null", VECTOR_BYTES)?)),
-            sink: Arc::new(Block::foreign(own_buffer(device, "sink", VECTOR_BYTES)?)),
+            null: Arc::new(Block::internal(own_buffer(device, "null", VECTOR_BYTES)?)),
+            sink: Arc::new(Block::internal(own_buffer(device, "sink", VECTOR_BYTES)?)),
             fixup: OnceLock::new(),
             memory,
             recorder: Mutex::new(recorder),
@@ -410,7 +410,7 @@ impl Context {
             return Ok(untouched(block));
         }
         let buffer = own_buffer(&self.gpu.device, "fixup", FIXUP_WORDS * size_of::<u32>())?;
-        Ok(untouched(self.fixup.get_or_init(|| Arc::new(Block::foreign(buffer)))))
+        Ok(untouched(self.fixup.get_or_init(|| Arc::new(Block::internal(buffer)))))
     }
 
     /// Blocks until everything recorded so far has finished.

@@ -21,6 +21,8 @@ pub(crate) struct Storage {
     last_write: AtomicU64,
     /// The late error that may have spoiled its content, by its number in `Health`; 0 for none.
     spoiled: AtomicU64,
+    /// Whether no result is made of its content.
+    is_internal: bool,
     /// Whether the caller has the buffer itself, by export or import.
     shared: AtomicBool,
     /// Below the buffer, as fields are dropped in their order; `None` for one that ends with the backend, or that the caller has.
@@ -38,6 +40,7 @@ impl Storage {
             last_batch: AtomicU64::new(0),
             last_write: AtomicU64::new(0),
             spoiled: AtomicU64::new(0),
+            is_internal: false,
             shared: AtomicBool::new(false),
             _last: last,
         }
@@ -64,7 +67,9 @@ impl Storage {
 
     /// Notes that the late error of this number may have kept the content from being written.
     pub(crate) fn spoil(&self, error: u64) {
-        self.spoiled.fetch_max(error, Ordering::Relaxed);
+        if !self.is_internal {
+            self.spoiled.fetch_max(error, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn spoiled(&self) -> u64 {
@@ -116,6 +121,11 @@ impl Block {
     /// A buffer that is not the pool's.
     pub(crate) fn foreign(buffer: wgpu::Buffer) -> Self {
         Self::outside(Arc::new(Storage::new(buffer, None)))
+    }
+
+    /// A buffer of the backend's own, of whose content no result is made, so that late errors don't spoil it.
+    pub(crate) fn internal(buffer: wgpu::Buffer) -> Self {
+        Self::outside(Arc::new(Storage { is_internal: true, ..Storage::new(buffer, None) }))
     }
 
     /// A buffer of a test's own. It may outlive the backend.

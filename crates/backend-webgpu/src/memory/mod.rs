@@ -121,6 +121,17 @@ mod tests {
         }
     }
 
+    /// Operations that bind them follow a batch that was refused, and have nothing of what it should have written.
+    #[test]
+    fn late_errors_spoil_no_buffer_of_the_backend() {
+        let backend = WebGpuBackend::open().expect("a WebGPU adapter");
+        let device = backend.opened().unwrap().device();
+        for window in [device.null(), device.sink(), device.fixup().unwrap()] {
+            window.block.storage().spoil(1);
+            assert_eq!(window.block.storage().spoiled(), 0);
+        }
+    }
+
     #[test]
     fn an_operand_of_a_view_begins_where_both_say() {
         let backend = WebGpuBackend::open().expect("a WebGPU adapter");
