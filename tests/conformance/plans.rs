@@ -96,13 +96,15 @@ fn choose(cases: &[Case]) -> Result<Vec<String>, String> {
     Ok(chosen)
 }
 
-/// The files of kernels in turn. More than two launches of one in a row are parts of one operation.
+/// The files of kernels in turn, and whether a last workgroup puts together what others have made. More than two launches of
+/// one in a row are parts of one operation.
 fn plan(kernels: &[String]) -> Vec<String> {
     let mut plan: Vec<String> = Vec::new();
     for kernel in kernels {
         let file = kernel.split(' ').next().unwrap_or(kernel);
-        if !plan.ends_with(&[file.to_owned(), file.to_owned()]) {
-            plan.push(file.to_owned());
+        let step = if kernel.contains("_fixup") { format!("{file} fixup") } else { file.to_owned() };
+        if !plan.ends_with(&[step.clone(), step.clone()]) {
+            plan.push(step);
         }
     }
     plan
