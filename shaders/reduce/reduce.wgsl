@@ -133,22 +133,77 @@ fn put(i: u32, state: State, is_part: bool) {
   }
 }
 
-// What an invocation's share of the parts of an output is joined to.
-fn joined_parts(place: Place, l: u32) -> State {
+// What an invocation's share of the parts of an output is joined to. Four are on their way together.
+fn joined_parts(place: Place) -> State {
+  let row_group = params.row_group;
   var state = start();
   let end = select(0u, place.parts, place.inside);
-  for (var s = place.rank; s < end; s += params.row_group) {
-    state = join(state, part_at(place.part + s * place.parts_step + l));
+  for (var s = place.rank; s < end; s += 4u * row_group) {
+    // In place of those behind the end, the last is read.
+    let at = place.part + min(s + vec4<u32>(0u, 1u, 2u, 3u) * row_group, vec4<u32>(end - 1u)) * place.parts_step;
+    let a = part_at(at.x);
+    let b = part_at(at.y);
+    let c = part_at(at.z);
+    let d = part_at(at.w);
+    state = join(state, a);
+    if s + row_group < end {
+      state = join(state, b);
+    }
+    if s + 2u * row_group < end {
+      state = join(state, c);
+    }
+    if s + 3u * row_group < end {
+      state = join(state, d);
+    }
   }
   return state;
 }
 
-// The state of a lane: of the elements that the invocation has read, or of parts.
-fn state_of(total: States, place: Place, l: u32) -> State {
-  if FIXES_UP == 1u && !place.is_part {
-    return joined_parts(place, l);
+// States of up to four lanes of a vector, by name, as drivers keep arrays in memory.
+struct Lanes {
+  a: State,
+  b: State,
+  c: State,
+  d: State,
+}
+
+// The lanes' parts with this number; of lanes beyond TOGETHER, that of another one. Parts of a lane lie side by side.
+fn parts_at(place: Place, part: u32, lane: u32) -> Lanes {
+  let at = place.part + part * place.parts_step + lane * params.outputs;
+  let b = at + min(1u, TOGETHER - 1u) * params.outputs;
+  let c = at + min(2u, TOGETHER - 1u) * params.outputs;
+  return Lanes(part_at(at), part_at(b), part_at(c), part_at(at + (TOGETHER - 1u) * params.outputs));
+}
+
+fn joined_pair(one: Lanes, other: Lanes) -> Lanes {
+  return Lanes(join(one.a, other.a), join(one.b, other.b), join(one.c, other.c), join(one.d, other.d));
+}
+
+// What an invocation's share of the parts of outputs is joined to, of some lanes from `lane` on. Two of each lane are on their
+// way together.
+fn joined_parts_of_lanes(place: Place, lane: u32) -> Lanes {
+  let row_group = params.row_group;
+  var lanes = Lanes(start(), start(), start(), start());
+  let end = select(0u, place.parts, place.inside);
+  for (var s = place.rank; s < end; s += 2u * row_group) {
+    let one = parts_at(place, s, lane);
+    let other = parts_at(place, min(s + row_group, end - 1u), lane);
+    lanes = joined_pair(lanes, one);
+    if s + row_group < end {
+      lanes = joined_pair(lanes, other);
+    }
   }
-  return lane_of(total, l);
+  return lanes;
+}
+
+// The states of some lanes from `lane` on: of the elements that the invocation has read, or of parts.
+fn lanes_of(total: States, place: Place, lane: u32) -> Lanes {
+  if FIXES_UP == 1u && !place.is_part {
+    return joined_parts_of_lanes(place, lane);
+  }
+  let b = lane_of(total, lane + min(1u, TOGETHER - 1u));
+  let c = lane_of(total, lane + min(2u, TOGETHER - 1u));
+  return Lanes(lane_of(total, lane), b, c, lane_of(total, lane + TOGETHER - 1u));
 }
 
 // Joins the states of a row group of neighbours and puts the result where it goes. The whole workgroup has to come here.
@@ -195,10 +250,18 @@ fn join_row(place: Place, own: State) {
 fn join_lanes(place: Place, total: States) {
   let row_group = params.row_group;
   if row_group == 1u {
-    for (var l = 0u; l < WIDTH; l++) {
-      let state = state_of(total, place, l);
+    for (var t = 0u; t < WIDTH; t += TOGETHER) {
+      let states = lanes_of(total, place, t);
+      let to = place.to + t * place.step;
       if place.inside {
-        put(place.to + l * place.step, state, place.is_part);
+        put(to, states.a, place.is_part);
+        if TOGETHER > 1u {
+          put(to + place.step, states.b, place.is_part);
+        }
+        if TOGETHER > 2u {
+          put(to + 2u * place.step, states.c, place.is_part);
+          put(to + 3u * place.step, states.d, place.is_part);
+        }
       }
     }
     return;
@@ -208,8 +271,14 @@ fn join_lanes(place: Place, total: States) {
   let rank = place.rank;
   let home = lane - rank * stride;
   for (var t = 0u; t < WIDTH; t += TOGETHER) {
-    for (var l = 0u; l < TOGETHER; l++) {
-      sh_states[l * 256u + lane] = state_of(total, place, t + l);
+    let states = lanes_of(total, place, t);
+    sh_states[lane] = states.a;
+    if TOGETHER > 1u {
+      sh_states[256u + lane] = states.b;
+    }
+    if TOGETHER > 2u {
+      sh_states[512u + lane] = states.c;
+      sh_states[768u + lane] = states.d;
     }
     workgroupBarrier();
     if row_group <= JOINING {
@@ -314,14 +383,14 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   let width = select(WIDTH, 1u, is_row);
   let all = params.outputs * width;
   let slice = workgroup.id.z * all;
-  var place = Place(lane, rank, inside, target_index + slice, 0u, false, output * width, workgroup.count.z, all);
+  var place = Place(lane, rank, inside, target_index + slice, 0u, false, output, workgroup.count.z, all);
   if WIDTH > 1u && !is_row {
     place.step = params.loops[select(params.kept - 1u, 0u, ONE_LOOP == 1u)].z / WIDTH;
   }
   if FIXES_UP == 1u {
     var aside = place;
     aside.to = place.part + slice;
-    aside.step = 1u;
+    aside.step = params.outputs;
     aside.is_part = true;
     if is_row {
       join_row(aside, joined_lanes(total));
@@ -335,7 +404,7 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
   }
   if is_row {
     if FIXES_UP == 1u {
-      join_row(place, joined_parts(place, 0u));
+      join_row(place, joined_parts(place));
     } else {
       join_row(place, joined_lanes(total));
     }

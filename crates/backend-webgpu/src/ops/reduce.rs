@@ -154,9 +154,12 @@ pub(super) fn slice_sums(
     Ok(SliceSums { window: sums, dtype: to, chunk: plan.loads().div_ceil(slices) * width })
 }
 
-/// Parts that an invocation of a last workgroup reads at most: they come one after the other, and eight take as long as another
-/// launch (shaders/reduce/notes.md).
-const MOST_READS: usize = 7;
+/// Times that an invocation of a last workgroup waits for parts at most, in which another launch takes as long
+/// (shaders/reduce/notes.md).
+const MOST_WAITS: usize = 6;
+
+/// Of vectors of eight, which are read by halves.
+const MOST_WAITS_OF_EIGHT: usize = 2;
 
 /// The kernel of one operation.
 #[derive(Clone, Copy)]
@@ -227,10 +230,16 @@ impl Reduction<'_> {
     fn last_workgroups_join(&self, plan: &ReducePlan, slices: usize) -> bool {
         let row_groups = plan.row_groups();
         let lanes = if plan.rows { 1 } else { plan.vec_width.width() };
-        let reads = slices.div_ceil(row_groups.size as usize) * lanes;
+        let parts = slices.div_ceil(row_groups.size as usize);
+        // As joined_parts and joined_parts_of_lanes of reduce.wgsl have them.
+        let (waits, most) = match lanes {
+            1 => (parts.div_ceil(4), MOST_WAITS),
+            2..=4 => (parts.div_ceil(2), MOST_WAITS),
+            _ => (2 * parts.div_ceil(2), MOST_WAITS_OF_EIGHT),
+        };
         let words = slices.saturating_mul(plan.loops.outputs).saturating_mul(self.rule.state_words());
         self.ctx.has_fixup()
-            && reads <= MOST_READS
+            && waits <= most
             && row_groups.groups(plan.outputs()) <= FIXUP_COUNTERS
             && words <= FIXUP_WORDS - FIXUP_COUNTERS
     }
@@ -323,6 +332,7 @@ mod tests {
             (DType::F16, Max, rows(3, 65_536)),
             (DType::I32, Sum, columns(700, 41)),
             (DType::F32, Sum, columns(600, 40)),
+            (DType::F16, Sum, columns(992, 80)),
             (DType::F32, ArgMin, columns(5000, 8)),
             (DType::I32, ArgMin, rows(1, 70_001)),
             (DType::F32, ArgMin, columns(1296, 98)),
