@@ -52,8 +52,13 @@ pub(crate) fn from_wgpu(tested: &BackendUnderTest) -> Result<(), String> {
     kept.destroy();
     loss::notice(&backend, ptr, First::Ask)?;
     match backend.free(ptr) {
-        Err(error) if error.kind() == ErrorKind::DeviceLost => Ok(()),
-        other => Err(format!("free on a destroyed device gave {other:?}")),
+        Err(error) if error.kind() == ErrorKind::DeviceLost => {}
+        other => return Err(format!("free on a destroyed device gave {other:?}")),
+    }
+    // The backend would open some adapter, and perhaps another one.
+    match backend.init() {
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(()),
+        other => Err(format!("init() after the loss of the caller's device gave {other:?}")),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::{model, programs};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The backend: "auto", "cpu", "webgpu", "webgpu:1", "webgpu:vulkan"
+    /// The backend: "auto", "cpu", "webgpu", "webgpu:1", "webgpu:vulkan"; with --profile dev also "verify:FIRST,SECOND"
     #[arg(long, default_value = "auto")]
     backend: String,
     /// The question

@@ -9,7 +9,7 @@ const MODEL: &str = "crates/llama/models/bytes-1m-q8_0.gguf";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The backend: "auto", "cpu", "webgpu", "webgpu:1", "webgpu:vulkan"
+    /// The backend: "auto", "cpu", "webgpu", "webgpu:1", "webgpu:vulkan"; with --profile dev also "verify:FIRST,SECOND"
     #[arg(long, default_value = "auto")]
     backend: String,
     /// A text to go on with; without one, each line that is typed

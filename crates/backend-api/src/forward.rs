@@ -5,7 +5,12 @@ use std::sync::Arc;
 use crate::{BackendError, BackendResult, ComputeBackend};
 
 /// Methods of [`ComputeBackend`] that hand their call to another backend, for an implementation that changes
-/// only some: `forward!(this => this.inner; name, alloc, free)`.
+/// only some: `forward!(this => this.inner; name, alloc, free)`. All that aren't required have defaults, mostly
+/// [`Unsupported`](BackendError::Unsupported), so a method that is left out compiles.
+///
+/// What is called within a forwarded `capture` goes to the inner backend, and so do replays: a backend that should see
+/// those calls has a `capture` of its own, which hands `record` a backend that wraps the inner one's. A forwarded
+/// `device_info` tells the inner device's selector, and `as_any` gives the inner backend to a downcast.
 ///
 /// ```
 /// use backend_api::{BackendResult, Command, ComputeBackend, forward};

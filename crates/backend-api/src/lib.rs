@@ -4,8 +4,8 @@
 //! one), allocates device memory as opaque `u64` handles and calls BLAS- and DNN-like operations on them. Which
 //! backend it holds is chosen by name through a [`Registry`]: `"webgpu"`, `"webgpu:1"`, `"cpu"`, `"auto"`.
 //!
-//! * [`ComputeBackend`]: the operations. Fifteen of them are positional, in the manner of BLAS; the others
-//!   take one descriptor from [`desc`].
+//! * [`ComputeBackend`]: the operations. Those of BLAS and DNN libraries have positional forms; all
+//!   take a descriptor from [`desc`].
 //! * [`Command`]: an operation with its descriptor, which is what a backend implements
 //!   ([`ComputeBackend::execute`]).
 //! * [`quant`]: quantised matrices, their layout in device memory, and conversions from and to files' formats.

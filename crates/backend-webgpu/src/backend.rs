@@ -39,6 +39,8 @@ pub struct WebGpuBackend {
     avoid_cooperative_matrices: bool,
     #[cfg(not(target_family = "wasm"))]
     cache_dir: Option<PathBuf>,
+    /// Whether the caller has opened the device.
+    is_of_caller: bool,
     opened: Option<Opened>,
 }
 
@@ -117,7 +119,8 @@ impl WebGpuBackend {
     /// allow. The caller must leave the device's uncaptured-error and lost callbacks to the backend. wgpu keeps memory
     /// for each thread that the backend has caught errors on, as long as the device lives. Callbacks of the caller's
     /// own submissions and mappings may be made within any call of the backend or by a thread of its own, and mustn't call
-    /// it, drop it or panic.
+    /// it, drop it or panic. Once the device is lost, [`init`](ComputeBackend::init) is `Unsupported`: the caller opens another
+    /// one. The selector of its [`DeviceInfo`] is "webgpu", which may select another adapter.
     ///
     /// # Errors
     /// [`OutOfMemory`](BackendError::OutOfMemory); [`Unsupported`](BackendError::Unsupported), which names the limit, where
@@ -146,15 +149,16 @@ impl WebGpuBackend {
             drop(last);
             return Err(BackendError::Unsupported { op: "from_wgpu", need });
         }
-        let info = device::describe(0, &adapter.get_info());
+        let info = DeviceInfo { selector: "webgpu".to_owned(), ..device::describe(0, &adapter.get_info()) };
         let gpu = Gpu::new(instance, adapter, GuardedDevice::of_caller(device), queue, info);
-        Ok(Self { opened: Some(Opened::new(Context::new(gpu)?)), ..Self::default() })
+        Ok(Self { opened: Some(Opened::new(Context::new(gpu)?)), is_of_caller: true, ..Self::default() })
     }
 
     /// [`init`](ComputeBackend::init) that waits without blocking.
     ///
     /// # Errors
-    /// [`NoAdapter`](BackendError::NoAdapter).
+    /// [`NoAdapter`](BackendError::NoAdapter); [`Unsupported`](BackendError::Unsupported) after the loss of a device that
+    /// was given to [`from_wgpu`](Self::from_wgpu).
     pub async fn init_async(&mut self) -> BackendResult<()> {
         if self.is_initialized() {
             return Ok(());
@@ -164,6 +168,10 @@ impl WebGpuBackend {
 
     /// Opens the device anew, with the adapter's limits as `lower` changes them.
     pub(crate) async fn init_within(&mut self, lower: impl FnOnce(&mut wgpu::Limits)) -> BackendResult<()> {
+        if self.is_of_caller {
+            let need = "a device that the backend opens itself; one that was given to from_wgpu is its caller's to open";
+            return Err(BackendError::Unsupported { op: "init", need: need.to_owned() });
+        }
         self.opened = None;
         let (instance, adapter, info) = device::find(device::enumerate().await, &self.selector)?;
         let span = tracing::info_span!("init", adapter = info.name, api = info.api);
@@ -336,7 +344,7 @@ impl WebGpuBackend {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        self.turn("is_initialized").is_ok()
+        self.opened.as_ref().is_some_and(Opened::is_working)
     }
 
     /// For tests of what belongs to a device, which is open.

@@ -84,6 +84,13 @@ impl Opened {
         Self { context: self.context.capturing(capture), closes: false }
     }
 
+    /// Whether the device isn't known to be lost. Who asks waits for no other thread.
+    pub(crate) fn is_working(&self) -> bool {
+        let device = self.device();
+        let is_known = device.gpu.health.is_lost();
+        !is_known && (device.gl_lock.is_needed() || device.submitter.refresh().is_ok())
+    }
+
     /// Begins a call: takes a turn at the device, and sees whether it is lost.
     ///
     /// # Errors

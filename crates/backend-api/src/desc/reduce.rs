@@ -70,17 +70,18 @@ impl<'a> ReduceDesc<'a> {
     pub fn operands(&self, op: &'static str) -> BackendResult<([Operand; 2], ReduceLoops)> {
         self.check_dtypes(op)?;
         let shape = self.input.shape;
-        for (i, &axis) in self.axes.iter().enumerate() {
+        let mut is_reduced = vec![false; shape.len()];
+        for &axis in self.axes {
             require_axis(op, shape.len(), axis)?;
-            if self.axes[..i].contains(&axis) {
+            if std::mem::replace(&mut is_reduced[axis], true) {
                 return Err(BackendError::Shape { op, what: "axis", expected: Bound::Unlisted, got: axis });
             }
         }
         checked_product(op, "shape", shape)?;
         let input = self.input.dims(op, "input strides")?;
         let part = |reduced: bool| -> Vec<(usize, usize)> {
-            let is_reduced = |k: &usize| self.axes.contains(k) == reduced;
-            (0..input.len()).filter(is_reduced).map(|k| input[k]).collect()
+            let dims = input.iter().zip(&is_reduced).filter(|&(_, &is_reduced)| is_reduced == reduced);
+            dims.map(|(&dim, _)| dim).collect()
         };
         let (kept, reduced) = (part(false), part(true));
         let extents: Vec<usize> = kept.iter().map(|&(extent, _)| extent).collect();

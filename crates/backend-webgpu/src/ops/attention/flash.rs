@@ -51,25 +51,34 @@ pub(super) struct FlashTile {
     keys: usize,
     /// Fours of an invocation in each vector of the output.
     dims: usize,
+    /// How fast it is on a unit that has as many workgroups as it works on at a time, in percent of the fourth tile.
+    /// Measured on an H200: what invocations read for each product decides, and in workgroups of two subgroups, which wait
+    /// for each other, fewer queries are faster: 384 heads of 128 × 32 take 45 µs with 4 in each invocation, and 51 with 8.
+    speed: u32,
 }
 
 impl FlashTile {
     /// Every tile; of those for vectors of one length, the best for many queries first.
-    pub(super) const ALL: [Self; 10] = [
-        Self::new([8, 8], [8, 1, 1]),
-        Self::new([8, 8], [4, 1, 1]),
-        Self::new([16, 8], [8, 2, 2]),
-        Self::new([8, 16], [8, 1, 1]),
-        Self::new([8, 16], [4, 1, 1]),
-        Self::new([16, 16], [8, 2, 2]),
-        Self::new([8, 16], [8, 1, 2]),
-        Self::new([8, 16], [4, 1, 2]),
-        Self::new([8, 16], [4, 1, 4]),
-        Self::new([8, 16], [4, 1, 8]),
+    pub(super) const ALL: [Self; 15] = [
+        Self::new([8, 8], [8, 1, 1], 60),
+        Self::new([8, 8], [4, 1, 1], 75),
+        Self::new([16, 8], [8, 2, 2], 112),
+        Self::new([8, 16], [8, 1, 1], 100),
+        Self::new([8, 16], [4, 1, 1], 75),
+        Self::new([16, 16], [8, 2, 2], 112),
+        Self::new([8, 16], [8, 2, 2], 112),
+        Self::new([8, 16], [8, 1, 2], 103),
+        Self::new([8, 16], [4, 1, 2], 75),
+        Self::new([8, 32], [8, 2, 2], 112),
+        Self::new([8, 16], [4, 2, 4], 93),
+        Self::new([8, 16], [4, 1, 4], 80),
+        Self::new([8, 32], [4, 2, 4], 92),
+        Self::new([8, 32], [4, 1, 4], 74),
+        Self::new([8, 16], [4, 1, 8], 37),
     ];
 
-    const fn new([groups, lanes]: [usize; 2], [rows, keys, dims]: [usize; 3]) -> Self {
-        Self { groups, lanes, rows, keys, dims }
+    const fn new([groups, lanes]: [usize; 2], [rows, keys, dims]: [usize; 3], speed: u32) -> Self {
+        Self { groups, lanes, rows, keys, dims, speed }
     }
 
     /// Queries of a workgroup.
@@ -91,8 +100,15 @@ impl FlashTile {
         (self.queries() + self.block()) * FOURS * 4 * size_of::<f32>()
     }
 
-    pub(super) fn fits(self, limits: &wgpu::Limits) -> bool {
-        has_room(limits, self.groups * self.lanes, self.workgroup_bytes())
+    /// Whether it works on queries of this type on a device of these limits.
+    pub(super) fn fits(self, limits: &wgpu::Limits, q: DType) -> bool {
+        self.stages(q) && has_room(limits, self.groups * self.lanes, self.workgroup_bytes())
+    }
+
+    /// Whether each invocation has something to stage of a chunk of the queries, which are read by fours, or eights of f16.
+    const fn stages(self, q: DType) -> bool {
+        let fours = if matches!(q, DType::F16) { 2 } else { 1 };
+        self.queries() * FOURS >= self.groups * self.lanes * fours
     }
 
     /// The tile for these heads on so many compute units: the one that should be the fastest.
@@ -101,7 +117,7 @@ impl FlashTile {
         let least = long_enough().map(Self::head_dim).min().unwrap_or_default();
         let time = |tile: &Self| tile.nanoseconds_in_rounds(desc, compute_units);
         long_enough()
-            .filter(|tile| tile.head_dim() == least && tile.fits(limits))
+            .filter(|tile| tile.head_dim() == least && tile.fits(limits, desc.dtype))
             .min_by(|a, b| time(a).total_cmp(&time(b)))
             .unwrap_or(Self::ALL[Self::ALL.len() - 1])
     }
@@ -130,7 +146,7 @@ impl FlashTile {
     /// Of a compute unit that has as many workgroups as it works on at a time, a workgroup's share of the time for a block.
     fn share(self, desc: &AttentionDesc) -> f64 {
         let products = self.queries() * self.block() * (desc.head_dim + desc.v_head_dim);
-        products as f64 / self.speed() / 116.0
+        products as f64 / (f64::from(self.speed) / 100.0) / 116.0
     }
 
     /// [`nanoseconds`](Self::nanoseconds), with a last round of several that takes as long as those before it: workgroups
@@ -141,7 +157,20 @@ impl FlashTile {
         let whole = self.whole(desc);
         let in_rounds = whole.count.checked_next_multiple_of(places).filter(|_| whole.count > places);
         let rounds = Workgroups { count: in_rounds.unwrap_or(whole.count), ..whole };
-        self.nanoseconds_of(desc, rounds, Workgroups::NONE, compute_units)
+        let time = self.nanoseconds_of(desc, rounds, Workgroups::NONE, compute_units);
+        // Of workgroups that have a unit each, those that see all blocks decide.
+        if whole.count > compute_units { time * self.seen_share(desc) } else { time }
+    }
+
+    /// The share of all blocks that tiles see on average.
+    fn seen_share(self, desc: &AttentionDesc) -> f64 {
+        if !desc.causal {
+            return 1.0;
+        }
+        let unseen = desc.seq_q.saturating_sub(self.queries()) as f64 / 2.0;
+        let blocks = desc.seq_kv.div_ceil(self.block()).max(1) as f64;
+        let seen = (desc.seq_kv as f64 - unseen) / self.block() as f64 + 0.5;
+        (seen / blocks).clamp(1.0 / blocks, 1.0)
     }
 
     /// The nanoseconds that an H200 takes for workgroups of many blocks of keys, and behind them others of fewer, which go
@@ -156,6 +185,7 @@ impl FlashTile {
         // Fewer workgroups on a compute unit than it works on at a time wait for their own results: as long as so many
         // shares take.
         let alone: f64 = match (self.groups * self.lanes, self.fours()) {
+            _ if (self.lanes, self.fours()) == (16, 32) => 1.75,
             (..=64, ..16) => 6.0,
             (..=64, _) => 2.7,
             (_, ..16) => 2.0,
@@ -189,19 +219,6 @@ impl FlashTile {
         self.share(desc) * (blocks(round) + blocks(Workgroups { count: shorter.count - filled, ..shorter }))
     }
 
-    /// How fast it is on a unit that has as many workgroups as it works on at a time. Measured: more results make more of
-    /// what is read, but less than in proportion, and in workgroups of two subgroups, which wait for each other, fewer
-    /// queries are faster: 384 heads of 128 × 32 take 45 µs with 4 in each invocation, and 51 with 8.
-    const fn speed(self) -> f64 {
-        match (self.groups * self.lanes, self.fours()) {
-            (_, ..16) => 0.75,
-            (..=64, _) => 0.6,
-            (_, 16..24) => 1.0,
-            (_, 24..32) => 1.03,
-            _ => 1.12,
-        }
-    }
-
     /// Fours of scores and of the output in an invocation.
     const fn fours(self) -> usize {
         self.rows * (self.keys + self.dims)
@@ -215,7 +232,7 @@ impl FlashTile {
     }
 
     fn variant(self, types: Types, wide: bool, is_split: bool) -> Variant {
-        let Self { groups, lanes, rows, keys, dims } = self;
+        let Self { groups, lanes, rows, keys, dims, .. } = self;
         let [groups, lanes, rows, keys, dims] = [groups, lanes, rows, keys, dims].map(|size| size as u32);
         let [q, kv, _] = types.constants();
         let reader: &[Lib] = if wide { &[ATTENTION_WIDE] } else { &[ATTENTION_NARROW] };
@@ -239,7 +256,7 @@ pub(super) const ITERATIONS: usize = 40;
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     for tile in FlashTile::ALL {
-        for types in FLOATS {
+        for types in FLOATS.into_iter().filter(|types| tile.stages(types.q)) {
             for is_split in [false, true] {
                 variants.extend([false, true].map(|wide| tile.variant(types, wide, is_split)));
             }
@@ -292,7 +309,7 @@ mod tests {
     #[test]
     fn workgroups_take_what_their_text_says() {
         for tile in FlashTile::ALL {
-            assert_room(&tile.variant(FLOATS[0], false, false), 0, |limits| tile.fits(limits));
+            assert_room(&tile.variant(FLOATS[0], false, false), 0, |limits| tile.fits(limits, DType::F32));
         }
     }
 
@@ -310,7 +327,10 @@ mod tests {
                     AttentionShape { batch: 1, heads: 64, seq_q, seq_kv: seq_q, head_dim },
                 );
                 let tile = FlashTile::choose(&portable, &desc, h200::COMPUTE_UNITS);
-                assert!(tile.head_dim() >= head_dim && tile.fits(&portable), "{head_dim}: {tile}");
+                assert!(
+                    tile.head_dim() >= head_dim && tile.fits(&portable, DType::F32),
+                    "{head_dim}: {tile}"
+                );
             }
         }
         let large = wgpu::Limits { max_compute_workgroup_storage_size: 49152, ..portable.clone() };

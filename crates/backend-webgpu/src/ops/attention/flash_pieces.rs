@@ -53,7 +53,7 @@ impl FlashPieces {
         let tiles = FlashTile::ALL.into_iter();
         let weight = |pieces: Self, time: f64| time * (1.0 + PIECE * pieces.count as f64);
         tiles
-            .filter(|tile| tile.head_dim() == whole.head_dim() && tile.fits(limits))
+            .filter(|tile| tile.head_dim() == whole.head_dim() && tile.fits(limits, desc.dtype))
             .filter(|tile| tile.balanced_nanoseconds(desc, compute_units) < least)
             .flat_map(|tile| Self::candidates(tile, desc).map(move |pieces| (tile, pieces)))
             .map(|(tile, pieces)| (tile, pieces, pieces.nanoseconds(tile, desc, compute_units)))

@@ -162,7 +162,9 @@ impl Kernel {
         let blocks = desc.kv_format == KvFormat::Q8_0;
         let paged = desc.block_table.is_some();
         match self {
-            Self::Flash(tile) => !blocks && !paged && tile.head_dim() >= desc.v_head_dim && tile.fits(limits),
+            Self::Flash(tile) => {
+                !blocks && !paged && tile.head_dim() >= desc.v_head_dim && tile.fits(limits, desc.dtype)
+            }
             // It fetches a key before it knows whether there is one.
             Self::Cooperative(tile) => {
                 !paged
