@@ -3,6 +3,7 @@
 #[cfg(not(target_family = "wasm"))]
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use backend_api::BackendResult;
 
@@ -87,8 +88,10 @@ impl Opened {
     /// Whether the device isn't known to be lost. Who asks waits for no other thread.
     pub(crate) fn is_working(&self) -> bool {
         let device = self.device();
-        let is_known = device.gpu.health.is_lost();
-        !is_known && (device.gl_lock.is_needed() || device.submitter.refresh().is_ok())
+        match device.gl_lock.lock_within("is_initialized", Duration::ZERO) {
+            Ok(_guard) => device.submitter.refresh().is_ok(),
+            Err(_) => !device.gpu.health.is_lost(),
+        }
     }
 
     /// Begins a call: takes a turn at the device, and sees whether it is lost.
