@@ -184,12 +184,12 @@ impl FlashTile {
     ) -> f64 {
         // Fewer workgroups on a compute unit than it works on at a time wait for their own results: as long as so many
         // shares take.
-        let alone: f64 = match (self.groups * self.lanes, self.fours()) {
-            _ if (self.lanes, self.fours()) == (16, 32) => 1.75,
-            (..=64, ..16) => 6.0,
-            (..=64, _) => 2.7,
-            (_, ..16) => 2.0,
-            (_, 16..32) => 1.5,
+        let alone: f64 = match (self.groups, self.lanes, self.fours()) {
+            (8, 8, ..16) => 6.0,
+            (8, 8, _) => 2.7,
+            (_, _, ..16) => 2.0,
+            (_, _, 16..32) => 1.5,
+            (8, 16, 32) => 1.75,
             _ => 1.25,
         };
         let units = compute_units.max(1);
