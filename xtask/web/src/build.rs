@@ -17,7 +17,7 @@ pub(crate) const PAGES: &str = "target/web";
 const BACKEND_LIMIT: u64 = 1_410_000;
 
 /// The most bytes of the chat's module.
-const CHAT_LIMIT: u64 = 5_240_000;
+const CHAT_LIMIT: u64 = 4_690_000;
 
 /// A page: its folder, the compiled module with the most bytes that it may have, and the files and the folders of
 /// files beside it.
