@@ -106,6 +106,7 @@ struct Part<'a> {
     step: usize,
 }
 
+/// Reduces each output's numbers by the steps of a rule, and writes what `finish` makes of its state.
 fn outputs<U: Send, S: Copy + Send + Sync>(
     cores: Cores,
     loops: &ReduceLoops,

@@ -154,11 +154,11 @@ pub(super) fn slice_sums(
     Ok(SliceSums { window: sums, dtype: to, chunk: plan.loads().div_ceil(slices) * width })
 }
 
-/// Times that an invocation of a last workgroup waits for parts at most, in which another launch takes as long
+/// How often an invocation of a last workgroup may wait for parts: waiting more often takes longer than another launch
 /// (shaders/reduce/notes.md).
 const MOST_WAITS: usize = 6;
 
-/// Of vectors of eight, which are read by halves.
+/// [`MOST_WAITS`] for parts of vectors of eight lanes, of which four are read at a time.
 const MOST_WAITS_OF_EIGHT: usize = 2;
 
 /// The kernel of one operation.

@@ -218,7 +218,8 @@ pub(super) struct Product<'a, A = Rounded> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Portable;
 
-/// Does work without instructions of its own. On x86, which has such work for all vectors, that is for CPUs without any.
+/// Runs loops that name no vector instructions. On x86, only CPUs without AVX2 come here, so that the loops are compiled once
+/// there, and not for wider vectors.
 pub(super) fn portably(work: impl WithSimd<Output = ()>) {
     if cfg!(target_arch = "x86_64") {
         work.with_simd(Scalar::new());

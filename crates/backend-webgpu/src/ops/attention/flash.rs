@@ -352,6 +352,16 @@ mod tests {
             ["flash/128x64x64r8", "flash/64x64x64r8"]
         );
         assert_eq!(chosen(&large, 64, 1), "flash/32x64x64r4");
+        // Queries of f16 are read by eights, of which 32 queries have too few for 256 invocations.
+        let of_vectors = |dtype, head_dim| {
+            let shape = AttentionShape { batch: 1, heads: 8, seq_q: 4096, seq_kv: 4096, head_dim };
+            let desc = AttentionDesc::new(dtype, 0, 0, 0, 0, shape);
+            FlashTile::choose(&large, &desc, h200::COMPUTE_UNITS).to_string()
+        };
+        assert_eq!(
+            [(DType::F32, 256), (DType::F32, 512), (DType::F16, 512)].map(|(dtype, d)| of_vectors(dtype, d)),
+            ["flash/64x256x256r8", "flash/32x256x512r4", "flash/32x64x512r4"]
+        );
         let of_32 = encoder([32, 12, 128, 32]);
         assert_eq!(FlashTile::choose(&large, &of_32, h200::COMPUTE_UNITS).to_string(), "flash/32x32x32r4");
     }
