@@ -59,8 +59,7 @@ pub struct Bias {
 /// `C = activation(alpha · op(A) · op(B) + beta · C + bias)` for each matrix of a batch.
 ///
 /// op(A) is m×k, op(B) k×n and C m×n. Products are accumulated in f32. With `beta` 0, C is not read. With `k`
-/// 0 the product is 0. Element types (A, B, C): (f32, f32, f32), (f16, f16, f16), (f16, f16, f32), (f32, f16,
-/// f32).
+/// 0 the product is 0. Each of A and B is f32 or f16; C is f32, or f16 where both are f16.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct MatmulDesc {
@@ -190,14 +189,12 @@ impl MatmulDesc {
     }
 
     fn check_dtypes(&self, op: &'static str) -> BackendResult<()> {
-        use DType::{F16, F32};
         require_float(op, "a", self.a.dtype)?;
         require_float(op, "b", self.b.dtype)?;
         require_float(op, "c", self.c.dtype)?;
         match (self.a.dtype, self.b.dtype, self.c.dtype) {
-            (F32, F32 | F16, F32) | (F16, F16, F16 | F32) => Ok(()),
-            (F32, _, got) => Err(BackendError::Dtype { op, arg: "c", got }),
-            (_, got, _) => Err(BackendError::Dtype { op, arg: "b", got }),
+            (_, _, DType::F32) | (DType::F16, DType::F16, _) => Ok(()),
+            (_, _, got) => Err(BackendError::Dtype { op, arg: "c", got }),
         }
     }
 }

@@ -30,16 +30,13 @@ fn matmul(element: DType) -> Operation {
     let bytes = element.size();
     let mut slots = slots(element, 2);
     slots.push(Slot::new("bias", Role::Input, element, 4));
-    let mixed: Change<MatmulDesc> = match element {
-        DType::F32 => ("C of f16 for A of f32", dtype(op, "c", DType::F16), |d| {
-            d.c.dtype = DType::F16;
-        }),
-        _ => ("B of f32 for A of f16", dtype(op, "b", DType::F32), |d| {
-            d.b.dtype = DType::F32;
-        }),
-    };
     let changes: Vec<Change<MatmulDesc>> = vec![
-        mixed,
+        ("C of f16 for A of f32", dtype(op, "c", DType::F16), |d| {
+            (d.a.dtype, d.c.dtype) = (DType::F32, DType::F16);
+        }),
+        ("C of f16 for B of f32", dtype(op, "c", DType::F16), |d| {
+            (d.b.dtype, d.c.dtype) = (DType::F32, DType::F16);
+        }),
         ("A of i32", dtype(op, "a", DType::I32), |d| d.a.dtype = DType::I32),
         ("A of u32", dtype(op, "a", DType::U32), |d| d.a.dtype = DType::U32),
         ("B of i32", dtype(op, "b", DType::I32), |d| d.b.dtype = DType::I32),

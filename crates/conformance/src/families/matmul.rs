@@ -14,7 +14,8 @@ use crate::trial::Trial;
 use DType::{F16, F32};
 
 const SIZES: [usize; 13] = [1, 2, 3, 7, 8, 16, 17, 31, 33, 64, 65, 100, 129];
-const DTYPES: [[DType; 3]; 4] = [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32], [F32, F16, F32]];
+const DTYPES: [[DType; 3]; 5] =
+    [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32], [F32, F16, F32], [F16, F32, F32]];
 const BIASES: [Option<BiasAxis>; 3] = [None, Some(BiasAxis::Column), Some(BiasAxis::Row)];
 const ACTIVATIONS: &[Activation] = Activation::ALL;
 
@@ -38,7 +39,7 @@ struct Product {
 pub(super) fn cases() -> Vec<Case> {
     let n = SIZES.len();
     let grids = ["matmul 1", "matmul 2", "matmul 3"]
-        .map(|seed| pairwise(&[4, n, n, n, 3, 3, 3, 3, 5, 3, ACTIVATIONS.len(), 2], seed));
+        .map(|seed| pairwise(&[DTYPES.len(), n, n, n, 3, 3, 3, 3, 5, 3, ACTIVATIONS.len(), 2], seed));
     let covering = grids.into_iter().flatten().map(|row| Product {
         dtypes: DTYPES[row[0]],
         shape: [SIZES[row[1]], SIZES[row[2]], SIZES[row[3]]],
@@ -61,7 +62,7 @@ pub fn matmul_around(tile: [usize; 3]) -> Vec<Case> {
     let near = tile.map(|size| if size == 1 { [1; 4] } else { [size - 1, size, size + 1, 24] });
     let k = tile[2];
     let depths = [1, 3 * k / 4, 2 * k, 3 * k + 8, 2 * k + 5, 3 * k / 2 + 3];
-    let rows = pairwise(&[4, 4, 4, 6, 2, 4, 3, SCALES.len(), 3, 2], &format!("matmul {tile:?}"));
+    let rows = pairwise(&[DTYPES.len(), 4, 4, 6, 2, 4, 3, SCALES.len(), 3, 2], &format!("matmul {tile:?}"));
     let products = rows.into_iter().map(|row| Product {
         dtypes: DTYPES[row[0]],
         shape: [near[0][row[1]], near[1][row[2]], depths[row[3]]],

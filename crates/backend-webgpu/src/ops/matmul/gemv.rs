@@ -6,7 +6,7 @@ use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType};
 
 use super::cost::{Cost, Staged};
-use super::kernel::{Family, GemmKernel, Kernel, Signature};
+use super::kernel::{Family, GemmKernel, Kernel, Signature, TYPES};
 use super::large::{Large, libs, oriented};
 use super::plan::{Candidate, Problem};
 use super::shapes::Gemv;
@@ -86,9 +86,8 @@ impl Family for Gemv {
     /// Each shape for each type and width of B. The rest of the text depends on none of that, and its choices
     /// take turns.
     fn variants() -> Vec<Variant> {
-        use DType::{F16, F32};
         let mut variants = Vec::new();
-        for dtypes in [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32], [F32, F16, F32], [F16, F32, F32]] {
+        for dtypes in TYPES {
             for (shape, vectors) in Self::ALL.into_iter().flat_map(|shape| [(shape, false), (shape, true)]) {
                 for &activation in Activation::ALL {
                     let turn = variants.len();

@@ -62,9 +62,9 @@ impl Signature {
 }
 
 /// The types of A, B and C that kernels for any product have.
-pub(super) const TYPES: [[DType; 3]; 4] = {
+pub(super) const TYPES: [[DType; 3]; 5] = {
     use DType::{F16, F32};
-    [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32], [F32, F16, F32]]
+    [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32], [F32, F16, F32], [F16, F32, F32]]
 };
 
 /// Every signature of products of these types.

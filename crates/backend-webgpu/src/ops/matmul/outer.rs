@@ -127,7 +127,7 @@ impl Load {
     /// whose invocations share sums.
     fn is_light(&self, desc: &MatmulDesc) -> bool {
         let few = desc.m.min(desc.n);
-        let halves = desc.a.dtype == DType::F16;
+        let halves = [desc.a.dtype, desc.b.dtype] == [DType::F16; 2];
         // Neighbours are columns of B, or rows of A if there is one column.
         let adjacent = if desc.n > 1 { !desc.trans_b.is_transposed() } else { desc.trans_a.is_transposed() };
         match desc.k {

@@ -6,7 +6,7 @@ use backend_api::desc::MatmulDesc;
 use backend_api::{Activation, DType};
 
 use super::cost::{Cost, Staged};
-use super::kernel::{Family, GemmKernel, Kernel, Signature};
+use super::kernel::{Family, GemmKernel, Kernel, Signature, TYPES};
 use super::large::{Large, Small, libs, oriented};
 use super::layout::is_aligned;
 use super::plan::{Candidate, Problem};
@@ -233,10 +233,9 @@ impl Family for Skinny {
     /// Each shape for each number of rows, type, width and layout of B. The rest of the text depends on none of
     /// that, and its choices take turns.
     fn variants() -> Vec<Variant> {
-        use DType::{F16, F32};
         let flags = [false, true];
         let mut variants = Vec::new();
-        for dtypes in [[F32, F32, F32], [F16, F16, F16], [F16, F16, F32], [F32, F16, F32], [F16, F32, F32]] {
+        for dtypes in TYPES {
             for (shape, vectors, trans_b) in
                 Self::ALL.iter().flat_map(|&s| flags.map(|v| flags.map(|t| (s, v, t)))).flatten()
             {
