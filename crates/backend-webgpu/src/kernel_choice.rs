@@ -3,7 +3,7 @@
 use backend_api::BackendResult;
 use backend_api::desc::{AttentionDesc, ConvDesc, MatmulDesc, QuantMatmulDesc};
 
-use crate::ops::{KernelOverride, OpContext, Override, State};
+use crate::ops::{KernelOverride, OpContext};
 use crate::{WebGpuBackend, ops};
 
 impl WebGpuBackend {
@@ -18,14 +18,9 @@ impl WebGpuBackend {
     }
 
     /// Makes the operations whose override it is use a kernel.
-    fn force<K: KernelOverride>(
-        &self,
-        op: &'static str,
-        kernel: Option<&str>,
-        of: fn(&State) -> &Override<K>,
-    ) -> BackendResult<()> {
+    fn force<K: KernelOverride>(&self, op: &'static str, kernel: Option<&str>) -> BackendResult<()> {
         let kernel = kernel.map(|name| K::parse(op, name)).transpose()?;
-        of(&self.context(op)?.context.state).set(kernel);
+        self.context(op)?.context.state.force(kernel);
         Ok(())
     }
 
@@ -46,7 +41,7 @@ impl WebGpuBackend {
     /// # Errors
     /// [`Unsupported`](backend_api::BackendError::Unsupported) if there is no such kernel.
     pub fn force_matmul(&self, kernel: Option<&str>) -> BackendResult<()> {
-        self.force("force_matmul", kernel, |state| &state.matmul_override)
+        self.force::<ops::MatmulOverride>("force_matmul", kernel)
     }
 
     /// Every kernel for matrix products, with its tile.
@@ -72,7 +67,7 @@ impl WebGpuBackend {
     /// # Errors
     /// [`Unsupported`](backend_api::BackendError::Unsupported) if there is no such kernel.
     pub fn force_quant_matmul(&self, kernel: Option<&str>) -> BackendResult<()> {
-        self.force("force_quant_matmul", kernel, |state| &state.quant_matmul_override)
+        self.force::<ops::QuantMatmulOverride>("force_quant_matmul", kernel)
     }
 
     /// Every kernel for products with quantised matrices.
@@ -100,7 +95,7 @@ impl WebGpuBackend {
     /// # Errors
     /// [`Unsupported`](backend_api::BackendError::Unsupported) if there is no such kernel.
     pub fn force_attention(&self, kernel: Option<&str>) -> BackendResult<()> {
-        self.force("force_attention", kernel, |state| &state.attention_override)
+        self.force::<ops::AttentionOverride>("force_attention", kernel)
     }
 
     /// Every kernel for attention, with its tile.
@@ -124,7 +119,7 @@ impl WebGpuBackend {
     /// # Errors
     /// [`Unsupported`](backend_api::BackendError::Unsupported) if there is no such kernel.
     pub fn force_conv(&self, kernel: Option<&str>) -> BackendResult<()> {
-        self.force("force_conv", kernel, |state| &state.conv_override)
+        self.force::<ops::ConvOverride>("force_conv", kernel)
     }
 
     /// Every kernel for convolutions, with its tile.

@@ -52,7 +52,7 @@ mod ops;
 #[cfg(feature = "count-out-of-bounds")]
 mod out_of_bounds;
 mod recorder;
-#[cfg(test)]
+#[cfg(all(test, not(target_family = "wasm")))]
 mod rooms;
 mod sharing;
 mod sync;

@@ -12,9 +12,9 @@ use crate::cache::Cache;
 use crate::context::Context;
 use crate::device::GlGuard;
 use crate::kernels::Variant;
-#[cfg(not(target_family = "wasm"))]
-use crate::ops::Conflict;
 use crate::ops::{Capture, OpContext, State, Trial};
+#[cfg(not(target_family = "wasm"))]
+use crate::ops::{Conflict, Tuning};
 #[cfg(not(target_family = "wasm"))]
 use crate::sync::thread;
 
@@ -36,7 +36,7 @@ impl Opened {
     pub(crate) fn with_state(device: Context, state: State) -> Self {
         #[cfg(not(target_family = "wasm"))]
         if let Some(text) = device.cache.as_ref().and_then(Cache::tuning) {
-            state.tuning.learn_text(&device.gpu.info, &text, Conflict::KeepOwn);
+            Tuning::of(&state).learn_text(&device.gpu.info, &text, Conflict::KeepOwn);
         }
         Self { context: OpContext::new(device, state), closes: true }
     }
@@ -44,7 +44,7 @@ impl Opened {
     /// Writes what has been compiled and measured into the cache's folder, if there is one.
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn save_cache(&self) -> io::Result<()> {
-        let (Context { cache, gpu, .. }, tuning) = (self.device(), &self.state().tuning);
+        let (Context { cache, gpu, .. }, tuning) = (self.device(), Tuning::of(self.state()));
         let Some(cache) = cache else { return Ok(()) };
         if tuning.is_empty() {
             return cache.save(None);

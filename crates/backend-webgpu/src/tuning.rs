@@ -3,7 +3,7 @@
 use backend_api::BackendResult;
 
 use crate::WebGpuBackend;
-use crate::ops::Conflict;
+use crate::ops::{Conflict, Tuning};
 
 impl WebGpuBackend {
     /// What `tune_matmul` has found, and compute units that [`set_tuning`](Self::set_tuning) was given, as lines
@@ -25,7 +25,7 @@ impl WebGpuBackend {
     /// [`NotInitialized`](backend_api::BackendError::NotInitialized).
     pub fn tuning(&self) -> BackendResult<String> {
         let call = self.context("tuning")?;
-        Ok(call.context.state.tuning.text(&call.device().gpu.info))
+        Ok(Tuning::of(&call.context.state).text(&call.device().gpu.info))
     }
 
     /// Uses what [`tuning`](Self::tuning) returned in another run. Takes nothing if it was found on another
@@ -38,6 +38,6 @@ impl WebGpuBackend {
     /// [`NotInitialized`](backend_api::BackendError::NotInitialized).
     pub fn set_tuning(&self, text: &str) -> BackendResult<usize> {
         let call = self.context("set_tuning")?;
-        Ok(call.context.state.tuning.learn_text(&call.device().gpu.info, text, Conflict::Replace))
+        Ok(Tuning::of(&call.context.state).learn_text(&call.device().gpu.info, text, Conflict::Replace))
     }
 }

@@ -1,7 +1,9 @@
 //! A kernel on its device.
 
 use std::borrow::Cow;
-use std::sync::{Arc, Weak};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 
 use backend_api::{BackendError, BackendResult, Diagnostic};
 use naga::{AddressSpace, ResourceBinding};
@@ -9,8 +11,32 @@ use naga::{AddressSpace, ResourceBinding};
 use super::check::{Checked, check};
 use super::report::{BindingInfo, KernelReport, ParamsInfo};
 use super::{BindingAccess, KernelDesc, KernelLimits, opengl, stack};
+use crate::context::Context;
+use crate::device::LastHandle;
 use crate::kernels::{self, Signature};
 use crate::ops::{OpContext, State};
+use crate::sync::Mutex;
+
+/// The compiled code of a device's kernels.
+#[derive(Debug, Default)]
+struct CompiledKernels {
+    /// By the numbers of the kernels.
+    code: Mutex<HashMap<u64, Arc<kernels::Kernel>>>,
+    /// Below the code, which has handles of the device, as fields are dropped in their order: code may go after the
+    /// device's own context.
+    last: OnceLock<Arc<LastHandle>>,
+}
+
+impl CompiledKernels {
+    /// Keeps the code of a kernel; the kernel's number, which no other one of the process has.
+    fn insert(&self, code: Arc<kernels::Kernel>, device: &Context) -> u64 {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.last.get_or_init(|| device.last_handle());
+        self.code.lock().insert(id, code);
+        id
+    }
+}
 
 /// A compiled kernel of the caller's own, made by [`WebGpuBackend::kernel`](crate::WebGpuBackend::kernel).
 ///
@@ -21,7 +47,7 @@ pub struct Kernel {
     name: String,
     report: KernelReport,
     id: u64,
-    /// What the device's launchers remember, this kernel among it.
+    /// What is remembered of the device, this kernel's code among it.
     home: Weak<State>,
 }
 
@@ -80,7 +106,8 @@ impl Kernel {
     /// [`InvalidHandle`](BackendError::InvalidHandle) on another device than the kernel's.
     pub(super) fn on(&self, ctx: &OpContext, op: &'static str) -> BackendResult<Arc<kernels::Kernel>> {
         let is_home = self.home.ptr_eq(&Arc::downgrade(&ctx.state));
-        let compiled = is_home.then(|| ctx.state.custom_kernels.lock().get(&self.id).cloned()).flatten();
+        let compiled =
+            is_home.then(|| ctx.state.of::<CompiledKernels>().code.lock().get(&self.id).cloned()).flatten();
         compiled.ok_or(BackendError::InvalidHandle { op, arg: "kernel", ptr: self.id })
     }
 }
@@ -89,7 +116,7 @@ impl Drop for Kernel {
     fn drop(&mut self) {
         if let Some(home) = self.home.upgrade() {
             // Bound, so that the lock is released before the code is dropped.
-            let code = home.custom_kernels.lock().remove(&self.id);
+            let code = home.of::<CompiledKernels>().code.lock().remove(&self.id);
             drop(code);
         }
     }
@@ -121,7 +148,7 @@ pub(crate) fn compile(ctx: &OpContext, desc: &KernelDesc) -> BackendResult<Kerne
     });
     match compiled.and_then(std::convert::identity) {
         Ok((code, report)) => {
-            let id = ctx.state.insert_kernel(Arc::new(code), &ctx.device);
+            let id = ctx.state.of::<CompiledKernels>().insert(Arc::new(code), &ctx.device);
             Ok(Kernel { name: desc.name.clone(), report, id, home: Arc::downgrade(&ctx.state) })
         }
         Err(source) => {

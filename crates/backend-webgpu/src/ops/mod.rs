@@ -45,6 +45,7 @@ mod scratch;
 mod shared;
 mod softmax;
 mod softmax_long;
+mod state;
 mod top_k;
 mod transpose;
 mod where_cond;
@@ -60,13 +61,11 @@ pub(crate) use fill::alloc_zeroed;
 pub(crate) use fill::zero_bytes;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use matmul::tune_matmul;
-pub(crate) use matmul::{
-    Conflict, KernelOverride as MatmulOverride, PlanCache as MatmulPlans, Tuning, explain_matmul, matmul,
-};
-pub(crate) use op_context::{OpContext, State, Trial};
+pub(crate) use matmul::{Conflict, KernelOverride as MatmulOverride, Tuning, explain_matmul, matmul};
+pub(crate) use op_context::{OpContext, Trial};
 pub(crate) use quant::{KernelOverride as QuantMatmulOverride, explain_quant_matmul};
-pub(crate) use shared::kernel_override::{KernelOverride, Override};
-pub(crate) use shared::verdicts::SelfTests;
+pub(crate) use shared::kernel_override::KernelOverride;
+pub(crate) use state::State;
 
 use backend_api::{BackendResult, Command};
 

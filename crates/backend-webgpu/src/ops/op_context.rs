@@ -3,8 +3,6 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-#[cfg(not(target_family = "wasm"))]
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use backend_api::support::Operand;
@@ -12,62 +10,13 @@ use backend_api::{BackendError, BackendResult, DType, ErrorKind};
 
 use super::capture::{Capture, CapturedCall, Made, Replaced};
 use super::scratch::{Part, Scratch};
-use super::shared::kernel_override::Override;
-use super::shared::pace::Pace;
-use super::{
-    AttentionOverride, ConvOverride, MatmulOverride, MatmulPlans, QuantMatmulOverride, SelfTests, Tuning,
-};
+use super::state::State;
 use crate::context::{Context, FIXUP_WORDS, MAX_GROUPS};
-#[cfg(not(target_family = "wasm"))]
-use crate::device::LastHandle;
 use crate::device::{DeviceProfile, Gpu};
-#[cfg(not(target_family = "wasm"))]
-use crate::kernels::Kernel;
 use crate::kernels::Variant;
 use crate::memory::DeviceSlice;
 use crate::recorder::{Command, Waits, Window};
 use crate::sync::Mutex;
-
-/// What launchers remember of a device.
-#[derive(Debug, Default)]
-pub(crate) struct State {
-    /// Which variants on cooperative matrices were found to be right.
-    pub(crate) self_tests: SelfTests,
-    /// Which kernels were measured to be the fastest.
-    pub(crate) tuning: Tuning,
-    /// Plans of matrix products that were made before.
-    pub(crate) matmul_plans: MatmulPlans,
-    /// The kernel that matrix products have to use, if one was asked for.
-    pub(crate) matmul_override: Override<MatmulOverride>,
-    /// The kernel that products with a quantised matrix have to use, if one was asked for.
-    pub(crate) quant_matmul_override: Override<QuantMatmulOverride>,
-    /// The kernel that attention has to use, if one was asked for.
-    pub(crate) attention_override: Override<AttentionOverride>,
-    /// The kernel that convolutions have to use, if one was asked for.
-    pub(crate) conv_override: Override<ConvOverride>,
-    /// How much long work is waiting to be submitted.
-    pub(crate) pace: Pace,
-    /// The caller's own kernels, by the numbers of their handles.
-    #[cfg(not(target_family = "wasm"))]
-    pub(crate) custom_kernels: Mutex<HashMap<u64, Arc<Kernel>>>,
-    /// Below the kernels, which have handles of the device, as fields are dropped in their order: they may go after the device's
-    /// own context.
-    #[cfg(not(target_family = "wasm"))]
-    pub(crate) last: OnceLock<Arc<LastHandle>>,
-}
-
-#[cfg(not(target_family = "wasm"))]
-impl State {
-    /// Keeps a kernel of the caller's; its number, which no other kernel of the process has.
-    pub(crate) fn insert_kernel(&self, kernel: Arc<Kernel>, device: &Context) -> u64 {
-        // Not of `sync`: tests that run beside each other share it.
-        static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
-        let id = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        self.last.get_or_init(|| device.last_handle());
-        self.custom_kernels.lock().insert(id, kernel);
-        id
-    }
-}
 
 /// The context of one call.
 ///
@@ -397,7 +346,7 @@ impl OpContext {
 
     /// The device's size and speed. Compute units that its driver doesn't tell are the tuning's, if it has them.
     pub(crate) fn profile(&self) -> DeviceProfile {
-        self.device.gpu.profile.or_tuned(self.state.tuning.compute_units())
+        self.device.gpu.profile.or_tuned(self.state.tuned_compute_units())
     }
 
     /// Checks the operands of a call and returns their memory.

@@ -30,9 +30,10 @@ use backend_api::{BackendError, BackendResult, ComputeBackend as _, DType, Devic
 use bounds::Footprints;
 pub(in crate::ops) use shapes::Shapes;
 
+use super::State;
 use super::op_context::{Launch, OpContext};
 use super::shared::iterations;
-use super::{SelfTests, State};
+use super::shared::verdicts::SelfTests;
 use crate::WebGpuBackend;
 use crate::context::Context;
 use crate::device::{self, DeviceProfile, LEAST_BINDINGS, h200};
@@ -115,7 +116,7 @@ impl Pretended {
 
     /// A backend whose calls plan for the device and launch nothing. All variants are right there.
     fn backend(&self) -> BackendResult<WebGpuBackend> {
-        let state = State { self_tests: SelfTests::passed(), ..State::default() };
+        let state = State::with_self_tests(SelfTests::passed());
         Ok(WebGpuBackend::over(self.open(state)?.dry_run()))
     }
 

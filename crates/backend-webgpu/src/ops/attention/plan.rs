@@ -239,7 +239,7 @@ impl Plan {
     fn fastest(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> Self {
         let wide = desc.kv_format == KvFormat::Q8_0 || reads_wide(desc, windows);
         // Whether it suits may take a self-test, during which nobody has to wait for the lock.
-        let forced = ctx.state.attention_override.get();
+        let forced = ctx.state.forced();
         if let Some(KernelOverride { kernel, division, fixup }) = forced
             && kernel.suits(ctx, desc, windows)
             && (!fixup || kernel.fixes_up(ctx, desc, division.pieces()))

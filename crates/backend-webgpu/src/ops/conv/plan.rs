@@ -86,7 +86,7 @@ impl Kernel {
     /// The kernel that is asked for if it can make the convolution, or the one that is likely to be the
     /// fastest.
     pub(super) fn choose(ctx: &OpContext, job: &Job) -> Self {
-        let asked = ctx.state.conv_override.get();
+        let asked = ctx.state.forced();
         asked
             .map(|KernelOverride(kernel)| kernel)
             .filter(|kernel| kernel.is_possible(ctx, job))

@@ -8,8 +8,10 @@ use backend_api::{DType, MathMode};
 use super::kernel::{FAMILIES, Kernel};
 use super::pack::Prep;
 use super::plan::{Candidate, Plan, Problem};
+use super::plan_cache::PlanCache;
 use super::shapes::Direct;
 use super::strategy::{self, Strategy};
+use super::tuning::Tuning;
 use super::{KernelOverride, Windows, cooperative, edges, emulated, tiled};
 use crate::ops::op_context::OpContext;
 
@@ -25,8 +27,8 @@ impl Plan {
     /// The plan for a product: with the kernel that is asked for, with the one that was measured to be the
     /// fastest, or with the one that is estimated to be.
     pub(super) fn choose(ctx: &OpContext, desc: &MatmulDesc, windows: &Windows) -> Self {
-        let asked = ctx.state.matmul_override.get();
-        let known = asked.or_else(|| ctx.state.tuning.get(desc, windows));
+        let asked = ctx.state.forced();
+        let known = asked.or_else(|| Tuning::of(&ctx.state).get(desc, windows));
         Self::emulated(&Problem { ctx, desc, windows }, asked)
             .or_else(|| Self::overridden(ctx, desc, windows, known?))
             .unwrap_or_else(|| Self::cached_or_by_cost(&Problem { ctx, desc, windows }))
@@ -39,7 +41,7 @@ impl Plan {
         if ctx.takes_untested() {
             return Self::by_cost(problem).plan;
         }
-        ctx.state.matmul_plans.get_or_choose(problem, || Self::by_cost(problem))
+        ctx.state.of::<PlanCache>().get_or_choose(problem, || Self::by_cost(problem))
     }
 
     /// The plan of the candidate that costs the least of those whose kernels are verified, and of several such the first.

@@ -61,7 +61,6 @@ pub(super) use cooperative::time as cooperative_time;
 pub(super) use fragments::{multiply as unrolled_multiply, quant_product};
 pub(crate) use kernel_override::KernelOverride;
 pub(super) use params::{ResultParams, SizeParams, Windows, factor};
-pub(crate) use plan_cache::PlanCache;
 pub(super) use split::add_pieces;
 #[cfg(not(target_family = "wasm"))]
 pub(crate) use tune::tune_matmul;

@@ -115,7 +115,8 @@ mod tests {
                 backend.free(ptr).expect("an operand");
             }
         }
-        let cached = backend.context("plans").expect("a device").context.state.matmul_plans.0.lock().len();
+        let cached =
+            backend.context("plans").expect("a device").context.state.of::<PlanCache>().0.lock().len();
         assert!((100..MOST).contains(&cached), "{cached} plans of 20,000 products");
     }
 }

@@ -7,7 +7,7 @@ use super::kernel::Kernel;
 use super::part::Part;
 use super::plan::{Plan, Problem};
 use super::strategy::Strategy;
-use super::tuning::Key;
+use super::tuning::{Key, Tuning};
 use super::{Call, KernelOverride, run, windows};
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::long_work::{Divisible as _, parts, require_end};
@@ -63,7 +63,7 @@ pub(crate) fn tune_matmul(
             Err(error) => return Err(error),
         }
     }
-    ctx.state.tuning.keep(key, best);
+    Tuning::of(&ctx.state).keep(key, best);
     Ok(())
 }
 

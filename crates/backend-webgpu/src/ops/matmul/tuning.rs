@@ -9,8 +9,8 @@ use backend_api::{DType, DeviceInfo};
 use super::{KernelOverride, Windows};
 use crate::device::plausible_compute_units;
 use crate::ops::shared::kernel_override::KernelOverride as _;
+use crate::ops::state::State;
 use crate::sync::Mutex;
-use crate::sync::atomic::{AtomicUsize, Ordering};
 
 /// Which kernel stays for a product that was measured here and elsewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,13 +22,16 @@ pub(crate) enum Conflict {
     KeepOwn,
 }
 
-/// What was found to be fastest for each kind of product, and what is known of the device besides.
-#[derive(Debug, Default)]
-pub(crate) struct Tuning {
-    known: Mutex<HashMap<Key, KernelOverride>>,
-    /// The device's compute units, or 0.
-    compute_units: AtomicUsize,
+/// What was found to be fastest on a device for each kind of product, and what is known of the device besides.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tuning<'a> {
+    fastest: &'a Fastest,
+    device: &'a State,
 }
+
+/// The fastest kernel for each kind of product that was measured.
+#[derive(Debug, Default)]
+struct Fastest(Mutex<HashMap<Key, KernelOverride>>);
 
 /// What the line with the device's compute units begins with.
 const COMPUTE_UNITS: &str = "compute_units";
@@ -84,28 +87,27 @@ impl std::str::FromStr for Key {
     }
 }
 
-impl Tuning {
+impl<'a> Tuning<'a> {
+    pub(crate) fn of(device: &'a State) -> Self {
+        Self { fastest: device.of(), device }
+    }
+
     /// What was found for such a product.
     pub(super) fn get(&self, desc: &MatmulDesc, windows: &Windows) -> Option<KernelOverride> {
-        let known = self.known.lock();
+        let known = self.fastest.0.lock();
         if known.is_empty() { None } else { known.get(&Key::new(desc, windows)).copied() }
     }
 
     /// Uses this kernel for such products from now on.
     #[cfg(not(target_family = "wasm"))]
     pub(super) fn keep(&self, key: Key, kernel: KernelOverride) {
-        self.known.lock().insert(key, kernel);
+        self.fastest.0.lock().insert(key, kernel);
     }
 
     /// Whether nothing is known.
     #[cfg(not(target_family = "wasm"))]
     pub(crate) fn is_empty(&self) -> bool {
-        self.known.lock().is_empty() && self.compute_units().is_none()
-    }
-
-    /// The device's compute units, if a text had them.
-    pub(crate) fn compute_units(&self) -> Option<usize> {
-        Some(self.compute_units.load(Ordering::Relaxed)).filter(|&count| count > 0)
+        self.fastest.0.lock().is_empty() && self.device.tuned_compute_units().is_none()
     }
 
     /// What is known, as text: a line that names the adapter and driver, one with the compute units if a text
@@ -125,10 +127,11 @@ impl Tuning {
 
     /// The line with the compute units, and one for each kind of product, sorted.
     fn lines(&self) -> Vec<String> {
-        let known = self.known.lock();
+        let known = self.fastest.0.lock();
         let mut lines: Vec<String> = known.iter().map(|(key, kernel)| format!("{key} = {kernel}")).collect();
         lines.sort();
-        let compute_units = self.compute_units().map(|count| format!("{COMPUTE_UNITS} = {count}"));
+        let compute_units =
+            self.device.tuned_compute_units().map(|count| format!("{COMPUTE_UNITS} = {count}"));
         compute_units.into_iter().chain(lines).collect()
     }
 
@@ -142,20 +145,18 @@ impl Tuning {
         let (Ok(key), Ok(kernel)) = (key.parse(), KernelOverride::parse("set_tuning", kernel)) else {
             return false;
         };
-        let mut known = self.known.lock();
+        let mut known = self.fastest.0.lock();
         match conflict {
             Conflict::Replace => _ = known.insert(key, kernel),
             Conflict::KeepOwn => _ = known.entry(key).or_insert(kernel),
         }
         true
     }
-}
 
-impl Tuning {
     fn learn_compute_units(&self, number: &str, conflict: Conflict) {
         let Some(count) = number.parse().ok().and_then(plausible_compute_units) else { return };
-        if conflict == Conflict::Replace || self.compute_units().is_none() {
-            self.compute_units.store(count, Ordering::Relaxed);
+        if conflict == Conflict::Replace || self.device.tuned_compute_units().is_none() {
+            self.device.tune_compute_units(count);
         }
     }
 }
@@ -172,7 +173,8 @@ mod tests {
     #[test]
     fn what_is_known_can_be_written_and_read() {
         let line = "4096x1x300x2 f32-f16-f32 nt odd = direct/32x128x4+split4";
-        let tuning = Tuning::default();
+        let device = State::default();
+        let tuning = Tuning::of(&device);
         assert!(tuning.learn(line, Conflict::Replace));
         assert_eq!(tuning.lines(), [line]);
         for wrong in [
@@ -188,11 +190,12 @@ mod tests {
 
     #[test]
     fn compute_units_are_kept_with_the_products() {
-        let tuning = Tuning::default();
+        let device = State::default();
+        let tuning = Tuning::of(&device);
         assert!(tuning.is_empty());
         let learn = |line: &str, conflict| {
             assert!(!tuning.learn(line, conflict), "it is no product");
-            tuning.compute_units()
+            device.tuned_compute_units()
         };
         for wrong in
             ["compute_units = 0", "compute_units = -1", "compute_units = 1000000", "compute_units = x"]

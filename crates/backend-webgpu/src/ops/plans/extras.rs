@@ -13,10 +13,10 @@ use super::digests::Digests;
 use super::shapes::Shapes;
 use super::{H200, INTEGRATED, LAPTOP, Plan, Pretended, SOFTWARE, bounds, fnv1a};
 use crate::WebGpuBackend;
-use crate::ops::SelfTests;
 use crate::ops::State;
 use crate::ops::op_context::Launch;
 use crate::ops::shared::iterations;
+use crate::ops::shared::verdicts::SelfTests;
 
 /// A device, and what about it is out of the ordinary.
 pub(super) struct Rig {
@@ -95,8 +95,7 @@ pub(super) const RIGS: [Rig; 18] = [
 
 impl Rig {
     pub(super) fn backend(&self) -> BackendResult<(WebGpuBackend, Ptrs)> {
-        let self_tests = SelfTests::known(self.is_right, self.iterations);
-        let state = State { self_tests, ..State::default() };
+        let state = State::with_self_tests(SelfTests::known(self.is_right, self.iterations));
         let backend = WebGpuBackend::over(self.device.open(state)?.dry_run());
         let (slowdown, halvings) = self.pace;
         backend.pretend(slowdown, halvings)?;
@@ -206,7 +205,7 @@ fn every_call_has_its_plan_and_room_on_every_device() {
 #[test]
 fn loops_are_too_long_past_what_is_left_of_their_limit() {
     let ctx_of = |device: &Pretended, limit| {
-        let state = State { self_tests: SelfTests::known(true, limit), ..State::default() };
+        let state = State::with_self_tests(SelfTests::known(true, limit));
         WebGpuBackend::over(device.open(state).unwrap().dry_run())
     };
     let exceeded = |device, limit, wanted| {

@@ -102,7 +102,7 @@ impl Call<'_> {
     }
 
     fn kernel(&self, desc: &ExpertMatmulDesc, windows: &Operands) -> Kernel {
-        let asked = self.ctx.state.quant_matmul_override.get();
+        let asked = self.ctx.state.forced();
         let takes = |kernel| asked.is_none_or(|asked| asked == kernel);
         let pairs = desc.rows.saturating_mul(desc.used);
         // Each invocation of the order looks at its share of the indices twice.

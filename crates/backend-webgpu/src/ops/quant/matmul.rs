@@ -51,7 +51,7 @@ pub(super) fn multiply(
     let layout = desc.b.layout(op)?;
     let stored = Stored { layout: &layout, slice: slices.b };
     let windows = Operands::new(ctx, op, desc, slices)?;
-    let asked = ctx.state.quant_matmul_override.get();
+    let asked = ctx.state.forced();
     let is_asked_for = asked == Some(KernelOverride::SkinnyCooperative);
     let tile = Tile::candidate(ctx, desc, &layout, &windows, is_asked_for);
     let kernel = Kernel::plan(ctx, desc, tile, asked);

@@ -7,7 +7,7 @@ use backend_api::{BackendError, BackendResult};
 use crate::sync::Mutex;
 
 /// A kernel of one family of operations to be used wherever it can be, whose text is what [`read`](Self::read) takes.
-pub(crate) trait KernelOverride: Copy + Display + 'static {
+pub(crate) trait KernelOverride: Copy + Display + Send + Sync + 'static {
     /// Every kernel by its name.
     fn all() -> impl Iterator<Item = impl Display>;
 
@@ -38,7 +38,7 @@ pub(in crate::ops) fn find<K: Display>(mut kernels: impl Iterator<Item = K>, nam
 
 /// The kernel that was asked for, if one was.
 #[derive(Debug)]
-pub(crate) struct Override<K>(Mutex<Option<K>>);
+pub(in crate::ops) struct Override<K>(Mutex<Option<K>>);
 
 impl<K> Default for Override<K> {
     fn default() -> Self {
@@ -52,7 +52,7 @@ impl<K: KernelOverride> Override<K> {
     }
 
     /// Asks for a kernel, or for none.
-    pub(crate) fn set(&self, kernel: Option<K>) {
+    pub(in crate::ops) fn set(&self, kernel: Option<K>) {
         *self.0.lock() = kernel;
     }
 }

@@ -17,6 +17,7 @@ pub(super) mod strided_loops;
 pub(super) mod tensor_cores;
 pub(super) mod text;
 pub(super) mod tile;
+pub(super) mod type_map;
 pub(super) mod vec_width;
 pub(super) mod verdicts;
 
