@@ -91,13 +91,8 @@ impl Element for f16 {
     }
 }
 
-/// An operand that can't be the output, as f32.
-pub(crate) fn widen<'a, T: Element>(cores: Cores, input: Input<'a>) -> Cow<'a, [f32]> {
-    try_widen::<T>(cores, input).unwrap_or_else(NoRoom::abort)
-}
-
-/// [`widen`], where there is room for it.
-pub(crate) fn try_widen<'a, T: Element>(cores: Cores, input: Input<'a>) -> Result<Cow<'a, [f32]>, NoRoom> {
+/// An operand that can't be the output, as f32, where there is room for it.
+pub(crate) fn widen<'a, T: Element>(cores: Cores, input: Input<'a>) -> Result<Cow<'a, [f32]>, NoRoom> {
     T::widen(cores, input.elements())
 }
 

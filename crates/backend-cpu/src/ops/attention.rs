@@ -16,7 +16,7 @@ use super::paged::Pool;
 use super::quantize_rows::dequantized;
 use crate::access::{Call, Input};
 use crate::bound::require_end;
-use crate::element::{Element, try_widen, with_float};
+use crate::element::{Element, widen, with_float};
 use crate::math::{apply_unary, exponentials, largest, scale};
 use crate::parallel::Cores;
 use crate::room::{NoRoom, zeros};
@@ -56,13 +56,13 @@ pub(crate) fn attention(call: Call<'_>, desc: &AttentionDesc) -> BackendResult<(
                 });
                 let [k, v] = match desc.kv_format.dtype() {
                     _ if pools.is_some() => [Ok(Cow::default()), Ok(Cow::default())],
-                    Some(stored) => with_float!(stored, K => [k, v].map(|x| try_widen::<K>(cores, x))),
+                    Some(stored) => with_float!(stored, K => [k, v].map(|x| widen::<K>(cores, x))),
                     None => [k, v].map(|blocks| dequantized(cores, blocks).map(Cow::Owned)),
                 };
                 let (k, v) = (k?, v?);
                 let attention = Attention {
                     desc,
-                    q: &try_widen::<T>(cores, q)?,
+                    q: &widen::<T>(cores, q)?,
                     k: &k,
                     v: &v,
                     pools,
@@ -96,7 +96,7 @@ fn mask_numbers<'a, T: Element>(
             numbers.iter_mut().zip(seen).for_each(|(number, seen)| *number = hidden(seen));
             Ok(Cow::Owned(numbers))
         }
-        _ => try_widen::<T>(cores, mask),
+        _ => widen::<T>(cores, mask),
     }
 }
 

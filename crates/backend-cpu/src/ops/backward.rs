@@ -56,11 +56,11 @@ fn moments<T: Element>(row: &[T], eps: f64, centred: bool) -> (f64, f64) {
 pub(crate) fn norm_backward(call: Call<'_>, desc: &NormBackwardDesc) -> BackendResult<()> {
     let operands = desc.operands(call.op)?;
     let &NormBackwardDesc { columns, eps, centred, .. } = desc;
-    call.access(&operands, |[x, dy, _, weight], dx| {
-        Cores::run(dx.len(), |cores| {
+    call.try_access(&operands, |[x, dy, _, weight], dx| {
+        Cores::try_run(dx.len(), |cores| {
             with_float!(desc.dtype, T => {
                 let (x, dy) = (x.elements::<T>(), dy.separate::<T>());
-                let weight = desc.weight.map(|_| widen::<T>(cores, weight));
+                let weight = desc.weight.map(|_| widen::<T>(cores, weight)).transpose()?;
                 cores.chunks(cast_slice_mut(dx), columns, GRAIN, &|first, chunk: &mut [T]| {
                     if let Some(dy) = dy {
                         chunk.copy_from_slice(&dy[first..first + chunk.len()]);
@@ -80,7 +80,8 @@ pub(crate) fn norm_backward(call: Call<'_>, desc: &NormBackwardDesc) -> BackendR
                     }
                 });
             });
-        });
+            Ok(())
+        })
     })
 }
 

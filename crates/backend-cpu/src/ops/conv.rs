@@ -19,6 +19,7 @@ use crate::bound::require_end;
 use crate::element::{Element, widen, with_float};
 use crate::math::apply_unary;
 use crate::parallel::Cores;
+use crate::room::NoRoom;
 
 /// Elements of a block of the matrix of shifted copies.
 const BLOCK: usize = 1 << 16;
@@ -46,8 +47,8 @@ fn with_bias(
     form: (bool, Activation),
 ) -> BackendResult<()> {
     require_end(call.op, gather.flops())?;
-    call.access(&operands, |[input, filter, _, bias], output| {
-        convolve(gather, dtype, form, [input, filter, bias], output);
+    call.try_access(&operands, |[input, filter, _, bias], output| {
+        convolve(gather, dtype, form, [input, filter, bias], output)
     })
 }
 
@@ -56,9 +57,9 @@ pub(crate) fn backward_data(call: Call<'_>, desc: &ConvBackwardDataDesc) -> Back
     let operands = desc.operands(call.op)?;
     let gather = ConvGather::transposed(call.op, &desc.shape)?;
     require_end(call.op, gather.flops())?;
-    call.access(&operands, |[filter, grad_output, _], grad_input| {
+    call.try_access(&operands, |[filter, grad_output, _], grad_input| {
         let inputs = [grad_output, filter, Input::Bytes(&[])];
-        convolve(&gather, desc.dtype, (true, Activation::Identity), inputs, grad_input);
+        convolve(&gather, desc.dtype, (true, Activation::Identity), inputs, grad_input)
     })
 }
 
@@ -69,13 +70,15 @@ fn convolve(
     (transposed, activation): (bool, Activation),
     [source, filter, bias]: [Input<'_>; 3],
     output: &mut [u8],
-) {
-    with_float!(dtype, T => Cores::run(steps(gather), |cores| {
+) -> Result<(), NoRoom> {
+    with_float!(dtype, T => Cores::try_run(steps(gather), |cores| {
         let [source, filter, bias] = [source, filter, bias].map(|input| widen::<T>(cores, input));
-        let factor = if transposed { Cow::Owned(exchanged(gather, &filter)) } else { filter };
+        let (source, filter, bias) = (source?, filter?, bias?);
+        let factor = if transposed { Cow::Owned(exchanged(gather, &filter)?) } else { filter };
         let work = Work::new(gather, &source, &factor, &bias, activation);
         work.run(cores, cast_slice_mut::<u8, T>(output));
-    }));
+        Ok(())
+    }))
 }
 
 /// Steps of the work: sixteen products take about as long as one step of an element-wise loop.

@@ -27,11 +27,11 @@ pub(crate) fn backward_filter(call: Call<'_>, desc: &ConvBackwardFilterDesc) -> 
     let operands = desc.operands(call.op)?;
     let gather = ConvGather::forward(call.op, &desc.shape)?;
     require_end(call.op, gather.flops())?;
-    call.access(&operands, |[input, grad_output, _], grad_filter| {
+    call.try_access(&operands, |[input, grad_output, _], grad_filter| {
         let products = [gather.batch, gather.pixels(), gather.taps(), gather.groups, gather.filters];
         let steps = products.into_iter().fold(1, usize::saturating_mul) / 16;
-        with_float!(desc.dtype, T => Cores::run(steps, |cores| {
-            let (source, gradient) = (widen::<T>(cores, input), widen::<T>(cores, grad_output));
+        with_float!(desc.dtype, T => Cores::try_run(steps, |cores| {
+            let (source, gradient) = (widen::<T>(cores, input)?, widen::<T>(cores, grad_output)?);
             let work = Work::new(&gather, &source, gradient);
             let filters = gather.filters * gather.taps();
             let groups = cast_slice_mut::<u8, T>(grad_filter);
@@ -40,7 +40,8 @@ pub(crate) fn backward_filter(call: Call<'_>, desc: &ConvBackwardFilterDesc) -> 
                     T::store(&work.images(cores, group, 0..gather.batch), sums);
                 }
             });
-        }));
+            Ok(())
+        }))
     })
 }
 

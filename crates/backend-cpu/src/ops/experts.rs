@@ -10,7 +10,7 @@ use super::gather::inside;
 use super::quant::{GRAIN, PANEL_ROWS, Product};
 use crate::access::Call;
 use crate::bound::require_end;
-use crate::element::{Element, try_widen, with_float};
+use crate::element::{Element, widen, with_float};
 use crate::math::apply_binary;
 use crate::parallel::Cores;
 use crate::room::{NoRoom, zeros};
@@ -32,7 +32,7 @@ pub(crate) fn expert_matmul(call: Call<'_>, desc: &ExpertMatmulDesc) -> BackendR
         let experts: Vec<_> = indices.iter().map(|&index| inside(index, desc.experts)).collect();
         let work = desc.flops() as usize / 2;
         Cores::try_run(work.max(c.len()), |cores| {
-            let a = with_float!(desc.a.dtype, T => try_widen::<T>(cores, a)?);
+            let a = with_float!(desc.a.dtype, T => widen::<T>(cores, a)?);
             let stack =
                 Stack { layout: &layout, planes: b.elements(), bias: desc.bias.map(|_| bias.elements()) };
             let products = products(cores, desc, &stack, &a, &experts, room)?;

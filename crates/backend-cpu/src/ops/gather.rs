@@ -8,6 +8,7 @@ use half::f16;
 use crate::access::{Call, Input};
 use crate::math::{maximum, minimum};
 use crate::parallel::Cores;
+use crate::room::{NoRoom, filled};
 
 /// Elements in the share of one thread.
 const GRAIN: usize = 1 << 14;
@@ -74,18 +75,16 @@ macro_rules! integer {
 /// `table[o, index, c] = op(table[o, index, c], source[o, i, c])` in the order of i.
 pub(crate) fn scatter(call: Call<'_>, desc: &ScatterDesc) -> BackendResult<()> {
     let operands = desc.operands(call.op)?;
-    call.access(&operands, |[_, indices, source], table| {
+    call.try_access(&operands, |[_, indices, source], table| {
         let scatter = Scatter { desc, indices, source };
         match (desc.dtype, desc.source_dtype) {
             (DType::I32, _) => scatter.run(table, |x| x, |x| x, |x| x, integer!(i32, desc.op)),
             (DType::U32, _) => scatter.run(table, |x| x, |x| x, |x| x, integer!(u32, desc.op)),
-            (DType::F16, DType::F32) => {
-                scatter.run(table, f16::to_f32, |x: f32| x, f16::from_f32, |_, b| b);
-            }
+            (DType::F16, DType::F32) => scatter.run(table, f16::to_f32, |x: f32| x, f16::from_f32, |_, b| b),
             (DType::F32, DType::F16) => scatter.run(table, |x: f32| x, f16::to_f32, |x| x, |_, b| b),
             // Moved bit by bit: a conversion may change a NaN.
             (DType::F16, _) if desc.op == ScatterOp::Assign => {
-                scatter.run(table, |x: u16| x, |x: u16| x, |x| x, |_, b| b);
+                scatter.run(table, |x: u16| x, |x: u16| x, |x| x, |_, b| b)
             }
             (DType::F16, _) => scatter.run(table, f16::to_f32, f16::to_f32, f16::from_f32, float(desc.op)),
             _ => scatter.run(table, |x: f32| x, |x: f32| x, |x| x, float(desc.op)),
@@ -120,11 +119,11 @@ impl Scatter<'_> {
         arrive: impl Fn(S) -> C,
         narrow: impl Fn(C) -> T,
         function: impl Fn(C, C) -> C,
-    ) {
+    ) -> Result<(), NoRoom> {
         let &ScatterDesc { outer, rows, columns, count, per_element, .. } = self.desc;
         let (indices, source): (&[u32], &[S]) = (self.indices.elements(), self.source.elements());
         let table: &mut [T] = cast_slice_mut(table);
-        let mut sums: Vec<Option<C>> = vec![None; if source.is_empty() { 0 } else { table.len() }];
+        let mut sums: Vec<Option<C>> = filled(None, if source.is_empty() { 0 } else { table.len() })?;
         for number in 0..if source.is_empty() { 0 } else { outer * count } {
             let (o, i) = (number / count, number % count);
             for c in 0..columns {
@@ -141,5 +140,6 @@ impl Scatter<'_> {
                 *y = narrow(sum);
             }
         }
+        Ok(())
     }
 }

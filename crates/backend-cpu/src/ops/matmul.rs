@@ -25,18 +25,19 @@ const BLOCK_SIDE: usize = 256;
 pub(crate) fn matmul(call: Call<'_>, desc: &MatmulDesc) -> BackendResult<()> {
     let operands = desc.operands(call.op)?;
     require_end(call.op, desc.flops())?;
-    call.access(&operands, |[a, b, _, bias], c| {
+    call.try_access(&operands, |[a, b, _, bias], c| {
         // Sixteen products take about as long as one step of an element-wise loop.
         let products = desc.m.saturating_mul(desc.n).saturating_mul(desc.k.max(16));
-        Cores::run(products.saturating_mul(desc.batch) / 16, |cores| {
-            let a = with_float!(desc.a.dtype, T => widen::<T>(cores, a));
-            let b = with_float!(desc.b.dtype, T => widen::<T>(cores, b));
+        Cores::try_run(products.saturating_mul(desc.batch) / 16, |cores| {
+            let a = with_float!(desc.a.dtype, T => widen::<T>(cores, a)?);
+            let b = with_float!(desc.b.dtype, T => widen::<T>(cores, b)?);
             with_float!(desc.c.dtype, T => {
-                let bias = widen::<T>(cores, bias);
+                let bias = widen::<T>(cores, bias)?;
                 let product = Product { desc, a: &a, b: &b, bias: &bias };
                 product.run(cores, cast_slice_mut::<u8, T>(c));
             });
-        });
+            Ok(())
+        })
     })
 }
 

@@ -10,6 +10,7 @@ use crate::access::{Call, Input};
 use crate::element::{Element, widen, with_float};
 use crate::math::fold;
 use crate::parallel::Cores;
+use crate::room::{NoRoom, filled};
 
 /// Numbers in the share of one thread.
 const GRAIN: usize = 1 << 14;
@@ -17,30 +18,30 @@ const GRAIN: usize = 1 << 14;
 /// `output = (x − mean(x)) / √(var(x) + eps) · weight + bias`, `x = input + residual`.
 pub(crate) fn layer_norm(call: Call<'_>, desc: &LayerNormDesc) -> BackendResult<()> {
     let operands = desc.operands(call.op)?;
-    call.access_two(&operands, |[input, _, weight, bias, residual, _], outputs| {
+    call.try_access_two(&operands, |[input, _, weight, bias, residual, _], outputs| {
         let &LayerNormDesc { dtype, output_dtype, weight_dtype, columns, eps, .. } = desc;
         let given = [desc.weight.map(|_| weight), desc.bias.map(|_| bias), desc.residual.map(|_| residual)];
         let norm = RowNorm { dtype, output_dtype, weight_dtype, columns, eps, centred: true };
-        norm.run(input, given, outputs);
+        norm.run(input, given, outputs)
     })
 }
 
 /// `output = x / √(mean(x²) + eps) · weight`, `x = input + residual`.
 pub(crate) fn rms_norm(call: Call<'_>, desc: &RmsNormDesc) -> BackendResult<()> {
     let operands = desc.operands(call.op)?;
-    call.access_two(&operands, |[input, _, weight, residual, _], outputs| {
+    call.try_access_two(&operands, |[input, _, weight, residual, _], outputs| {
         let &RmsNormDesc { dtype, output_dtype, weight_dtype, columns, eps, .. } = desc;
         let given = [desc.weight.map(|_| weight), None, desc.residual.map(|_| residual)];
         let norm = RowNorm { dtype, output_dtype, weight_dtype, columns, eps, centred: false };
-        norm.run(input, given, outputs);
+        norm.run(input, given, outputs)
     })
 }
 
 /// `output = (x − mean(x)) / √(var(x) + eps) · weight + bias` over groups of channels.
 pub(crate) fn group_norm(call: Call<'_>, desc: &GroupNormDesc) -> BackendResult<()> {
     let operands = desc.operands(call.op)?;
-    call.access_two(&operands, |[input, _, weight, bias], outputs| {
-        Cores::run(outputs[0].len(), |cores| {
+    call.try_access_two(&operands, |[input, _, weight, bias], outputs| {
+        Cores::try_run(outputs[0].len(), |cores| {
             let scale = Scale { cores, dtype: desc.weight_dtype, length: desc.channels };
             let norm = Norm {
                 columns: desc.channels / desc.groups * desc.spatial,
@@ -48,14 +49,15 @@ pub(crate) fn group_norm(call: Call<'_>, desc: &GroupNormDesc) -> BackendResult<
                 each: desc.spatial,
                 eps: desc.eps,
                 centred: true,
-                weight: scale.vector(desc.weight.map(|_| weight), 1.0),
-                bias: scale.vector(desc.bias.map(|_| bias), 0.0),
+                weight: scale.vector(desc.weight.map(|_| weight), 1.0)?,
+                bias: scale.vector(desc.bias.map(|_| bias), 0.0)?,
             };
             let [output, _] = outputs;
             with_float!(desc.dtype, T => {
                 norm.run::<T, T>(cores, input, None, (cast_slice_mut(output), &mut []));
             });
-        });
+            Ok(())
+        })
     })
 }
 
@@ -63,13 +65,13 @@ pub(crate) fn group_norm(call: Call<'_>, desc: &GroupNormDesc) -> BackendResult<
 pub(crate) fn batch_norm(call: Call<'_>, desc: &BatchNormDesc) -> BackendResult<()> {
     let operands = desc.operands(call.op)?;
     let &BatchNormDesc { channels, spatial, eps, .. } = desc;
-    call.access(&operands, |[input, _, mean, variance, weight, bias], output| {
-        Cores::run(output.len(), |cores| {
+    call.try_access(&operands, |[input, _, mean, variance, weight, bias], output| {
+        Cores::try_run(output.len(), |cores| {
             with_float!(desc.dtype, T => {
                 let scale = Scale { cores, dtype: desc.weight_dtype, length: channels };
-                let [mean, variance] = [mean, variance].map(|each| scale.given(each));
-                let weight = scale.vector(desc.weight.map(|_| weight), 1.0);
-                let bias = scale.vector(desc.bias.map(|_| bias), 0.0);
+                let (mean, variance) = (scale.given(mean)?, scale.given(variance)?);
+                let weight = scale.vector(desc.weight.map(|_| weight), 1.0)?;
+                let bias = scale.vector(desc.bias.map(|_| bias), 0.0)?;
                 let input = input.separate::<T>();
                 cores.chunks(cast_slice_mut(output), spatial, GRAIN, &|first, chunk: &mut [T]| {
                     for (i, y) in chunk.chunks_exact_mut(spatial).enumerate() {
@@ -85,7 +87,8 @@ pub(crate) fn batch_norm(call: Call<'_>, desc: &BatchNormDesc) -> BackendResult<
                     }
                 });
             });
-        });
+            Ok(())
+        })
     })
 }
 
@@ -103,13 +106,13 @@ struct Scale {
 }
 
 impl Scale {
-    fn given(self, input: Input<'_>) -> Cow<'_, [f32]> {
+    fn given(self, input: Input<'_>) -> Result<Cow<'_, [f32]>, NoRoom> {
         with_float!(self.dtype, W => widen::<W>(self.cores, input))
     }
 
     /// An operand that may be left out.
-    fn vector(self, input: Option<Input<'_>>, default: f32) -> Cow<'_, [f32]> {
-        input.map_or_else(|| Cow::Owned(vec![default; self.length]), |input| self.given(input))
+    fn vector(self, input: Option<Input<'_>>, default: f32) -> Result<Cow<'_, [f32]>, NoRoom> {
+        input.map_or_else(|| filled(default, self.length).map(Cow::Owned), |input| self.given(input))
     }
 }
 
@@ -132,16 +135,17 @@ impl RowNorm {
         input: Input<'_>,
         [weight, bias, residual]: [Option<Input<'_>>; 3],
         [output, sums]: [&mut [u8]; 2],
-    ) {
+    ) -> Result<(), NoRoom> {
         let Self { dtype, output_dtype, weight_dtype, columns, eps, centred } = self;
-        Cores::run(output.len(), |cores| {
+        Cores::try_run(output.len(), |cores| {
             let scale = Scale { cores, dtype: weight_dtype, length: columns };
-            let (weight, bias) = (scale.vector(weight, 1.0), scale.vector(bias, 0.0));
+            let (weight, bias) = (scale.vector(weight, 1.0)?, scale.vector(bias, 0.0)?);
             let norm = Norm { columns, rows: 1, each: 1, eps, centred, weight, bias };
             with_float!(dtype, T => with_float!(output_dtype, O => {
                 norm.run::<T, O>(cores, input, residual, (cast_slice_mut(output), cast_slice_mut(sums)));
             }));
-        });
+            Ok(())
+        })
     }
 }
 

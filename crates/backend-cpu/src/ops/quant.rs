@@ -16,7 +16,7 @@ use super::matrix::{row_major, row_major_ref};
 use super::norm::normalise;
 use crate::access::{Call, Input};
 use crate::bound::require_end;
-use crate::element::{Element, try_widen, with_float};
+use crate::element::{Element, widen, with_float};
 use crate::math::{apply_binary, apply_unary};
 use crate::parallel::Cores;
 use crate::room::{NoRoom, zeros};
@@ -39,9 +39,9 @@ pub(crate) fn quant_matmul(call: Call<'_>, desc: &QuantMatmulDesc) -> BackendRes
         let steps = n.saturating_mul(k.max(16)).saturating_mul(m.saturating_add(16)) / 16;
         Cores::try_run(steps, |cores| {
             let a = with_float!(desc.a.dtype, T => {
-                let a = try_widen::<T>(cores, a)?;
+                let a = widen::<T>(cores, a)?;
                 if let Some(RmsNorm { eps, .. }) = desc.norm {
-                    let weight = try_widen::<T>(cores, norm)?;
+                    let weight = widen::<T>(cores, norm)?;
                     let mut a = owned(a)?;
                     let rows = a.chunks_mut(desc.a.ld.max(1)).take(m);
                     with_float!(desc.multiplied_dtype(), O => {
@@ -59,7 +59,7 @@ pub(crate) fn quant_matmul(call: Call<'_>, desc: &QuantMatmulDesc) -> BackendRes
             let rows = (GRAIN / k.max(1)).max(1).next_multiple_of(PANEL_ROWS);
             cores.chunks(&mut transposed, m, rows * m, &|first, chunk| product.rows(first / m, chunk));
             with_float!(desc.c.dtype, T => {
-                let bias = desc.bias.map(|_| try_widen::<T>(cores, bias)).transpose()?;
+                let bias = desc.bias.map(|_| widen::<T>(cores, bias)).transpose()?;
                 let epilogue = Epilogue { desc, bias: bias.as_deref(), residual };
                 epilogue.store(cores, &transposed, cast_slice_mut::<u8, T>(c));
             });

@@ -6,7 +6,7 @@ use backend_api::kv::{KvFormat, dequantize_q8_0, quantize_q8_0};
 
 use super::gather::inside;
 use crate::access::{Call, Input};
-use crate::element::{try_widen, with_float};
+use crate::element::{widen, with_float};
 use crate::parallel::Cores;
 use crate::room::{NoRoom, zeros};
 
@@ -24,7 +24,7 @@ pub(crate) fn quantize_rows(call: Call<'_>, desc: &QuantizeRowsDesc) -> BackendR
     call.try_access(&operands, |[source, _, indices], cache| {
         let mut blocks = zeros(count * bytes(columns))?;
         Cores::try_run(count * columns, |cores| {
-            let source = with_float!(matrix.dtype, T => try_widen::<T>(cores, source)?);
+            let source = with_float!(matrix.dtype, T => widen::<T>(cores, source)?);
             let row_bytes = bytes(columns).max(1);
             let grain = (GRAIN / columns.max(1)).max(1) * row_bytes;
             cores.chunks(&mut blocks, row_bytes, grain, &|first, blocks| {

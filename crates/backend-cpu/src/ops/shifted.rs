@@ -5,6 +5,8 @@ use std::ops::Range;
 use backend_api::desc::ImageLayout;
 use backend_api::support::{ConvGather, GatherAxis};
 
+use crate::room::{NoRoom, with_room_for};
+
 /// For each tap of a group's filters the numbers of the source that meet it at each of the pixels, 0 where
 /// there is none: packed rows, in the order of the filters' elements.
 pub(super) fn shifted(
@@ -70,10 +72,10 @@ fn shift(from: &[f32], [width, step]: [usize; 2], axis: &GatherAxis, [x, dx]: [u
 
 /// A convolution's filters with the channels of what it reads and of what it gives exchanged, as its
 /// transposition `gather` multiplies by.
-pub(super) fn exchanged(gather: &ConvGather, filter: &[f32]) -> Vec<f32> {
+pub(super) fn exchanged(gather: &ConvGather, filter: &[f32]) -> Result<Vec<f32>, NoRoom> {
     let &ConvGather { groups, channels, filters, filter: [r, s], layout, .. } = gather;
     let window = r * s;
-    let mut factor = Vec::with_capacity(filter.len());
+    let mut factor = with_room_for(filter.len())?;
     for (group, to) in (0..groups).flat_map(|group| (0..filters).map(move |to| (group, to))) {
         for tap in 0..channels * window {
             let at = match layout {
@@ -85,5 +87,5 @@ pub(super) fn exchanged(gather: &ConvGather, filter: &[f32]) -> Vec<f32> {
             factor.push(filter.get(at).copied().unwrap_or_default());
         }
     }
-    factor
+    Ok(factor)
 }

@@ -8,7 +8,7 @@ use crate::access::Call;
 use crate::element::{Element, with_float};
 use crate::math::{exp, exponentials, largest, maximum, scale};
 use crate::parallel::Cores;
-use crate::room::NoRoom;
+use crate::room::{NoRoom, copied, filled};
 
 /// Numbers in the share of one thread.
 const GRAIN: usize = 1 << 14;
@@ -19,18 +19,19 @@ const COLUMNS: usize = 256;
 /// `output = exp(x − max) / Σ exp(x − max)`.
 pub(crate) fn softmax(call: Call<'_>, desc: &SoftmaxDesc) -> BackendResult<()> {
     let operands = desc.operands(call.op)?;
-    call.access(&operands, |[input, _], output| {
+    call.try_access(&operands, |[input, _], output| {
         let numbers = desc.outer * desc.length * desc.inner;
-        Cores::run(numbers.saturating_mul(4), |cores| {
+        Cores::try_run(numbers.saturating_mul(4), |cores| {
             with_float!(desc.dtype, T => {
                 let output = cast_slice_mut::<u8, T>(output);
                 if desc.inner == 1 {
                     rows(cores, desc, input.separate(), output);
+                    Ok(())
                 } else {
-                    columns(cores, desc, input.separate(), output);
+                    columns(cores, desc, input.separate(), output)
                 }
-            });
-        });
+            })
+        })
     })
 }
 
@@ -80,18 +81,22 @@ struct Column {
 }
 
 /// First every column's maximum and sum, each core with columns of its own, then every line of the output.
-fn columns<T: Element>(cores: Cores, desc: &SoftmaxDesc, input: Option<&[T]>, output: &mut [T]) {
+fn columns<T: Element>(
+    cores: Cores,
+    desc: &SoftmaxDesc,
+    input: Option<&[T]>,
+    output: &mut [T],
+) -> Result<(), NoRoom> {
     let SoftmaxDesc { outer, length, inner, .. } = *desc;
     let copy;
     let x = match input {
         Some(input) => T::widen(cores, input),
         None => {
-            copy = output.to_vec();
+            copy = copied(output)?;
             T::widen(cores, &copy)
         }
-    };
-    let x = x.unwrap_or_else(NoRoom::abort);
-    let mut stats = vec![Column { shift: f32::NEG_INFINITY, sum: 0.0 }; outer * inner];
+    }?;
+    let mut stats = filled(Column { shift: f32::NEG_INFINITY, sum: 0.0 }, outer * inner)?;
     let grain = (GRAIN / length).max(COLUMNS);
     cores.chunks(&mut stats, 1, grain, &|first, chunk: &mut [Column]| {
         let mut done = 0;
@@ -119,6 +124,7 @@ fn columns<T: Element>(cores: Cores, desc: &SoftmaxDesc, input: Option<&[T]>, ou
             T::store(&y, row);
         }
     });
+    Ok(())
 }
 
 fn measure(x: &[f32], inner: usize, length: usize, columns: &mut [Column]) {
