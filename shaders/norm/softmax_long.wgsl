@@ -1,15 +1,19 @@
 // y = exp(x − m) / Σ exp(x − m), m = max x, or its logarithm, of rows that are too long to be held.
 //
-// A workgroup works on each row. Its invocations hold HELD vectors each, and read the others twice: the second
-// time, they come from the device's cache, unless all rows that are worked on at a time are more than that
-// holds. Of these, the sum is made beside the maximum, and scaled when that grows (Milakov and Gimelshein,
+// A workgroup works on each row. Its invocations keep HELD vectors each in registers and STAGED in workgroup memory, and
+// read the others twice: the second time, they come from the device's cache, unless all rows that are worked on at a
+// time are more than that holds. Of these, the sum is made beside the maximum, and scaled when that grows (Milakov and Gimelshein,
 // "Online normalizer calculation for softmax", 2018).
 //
-// needs: T, LOG, IN_PLACE, LANES, HELD, the vec of a vector, the rows of vectors
+// needs: T, LOG, IN_PLACE, LANES, HELD, STAGED (a multiple of STEP), the vec of a vector, the rows of vectors
 
 alias A = f32;
-// Vectors that an invocation asks for at a time where it doesn't hold them.
+// Vectors that an invocation asks for at a time where it doesn't keep them.
 const AHEAD = max(16u / WIDTH, 4u);
+// Vectors that an invocation asks for at a time where it keeps them in workgroup memory.
+const STEP = 4u;
+// Vectors that a workgroup keeps.
+const KEPT = (HELD + STAGED) * LANES;
 
 fn fetch(i: u32) -> V {
   if IN_PLACE == 1u {
@@ -57,7 +61,7 @@ fn results(v: V, m: f32, scale: f32) -> array<A, WIDTH> {
 fn softmax_row(number: u32, slot: u32, lane: u32) {
   // A workgroup without a row reads the last one.
   let start = rows_before() + min(number, params.rows - 1u) * params.length;
-  // What is held is there in every row.
+  // What is kept is there in every row.
   let row = row_at(start, params.length, true);
   let is_there = number < params.rows;
   let last = row.vectors - 1u;
@@ -78,8 +82,21 @@ fn softmax_row(number: u32, slot: u32, lane: u32) {
       largest = larger(largest, numbers[l]);
     }
   }
+  for (var j = 0u; j < STAGED; j += STEP) {
+    var ahead: array<V, STEP>;
+    for (var i = 0u; i < STEP; i++) {
+      ahead[i] = fetch(source + (HELD + j + i) * LANES);
+    }
+    for (var i = 0u; i < STEP; i++) {
+      sh_staged[(j + i) * LANES + lane] = ahead[i];
+      let numbers = unpack(ahead[i]);
+      for (var l = 0u; l < WIDTH; l++) {
+        largest = larger(largest, numbers[l]);
+      }
+    }
+  }
   var sum = 0.0;
-  for (var at = HELD * LANES; at < row.vectors; at += AHEAD * LANES) {
+  for (var at = KEPT; at < row.vectors; at += AHEAD * LANES) {
     var ahead: array<V, AHEAD>;
     for (var j = 0u; j < AHEAD; j++) {
       ahead[j] = fetch(row.first + min(at + lane + j * LANES, last));
@@ -107,13 +124,19 @@ fn softmax_row(number: u32, slot: u32, lane: u32) {
   for (var j = 0u; j < HELD; j++) {
     sum += exponentials(held[j], m);
   }
+  for (var j = 0u; j < STAGED; j++) {
+    sum += exponentials(sh_staged[j * LANES + lane], m);
+  }
   let scale = softmax_scale(m, lanes_reduce(SUM, lane, sum));
 
   if is_there {
     for (var j = 0u; j < HELD; j++) {
       y[params.y_offset + source + j * LANES] = pack(results(held[j], m, scale));
     }
-    for (var at = HELD * LANES; at < row.vectors; at += AHEAD * LANES) {
+    for (var j = 0u; j < STAGED; j++) {
+      y[params.y_offset + source + (HELD + j) * LANES] = pack(results(sh_staged[j * LANES + lane], m, scale));
+    }
+    for (var at = KEPT; at < row.vectors; at += AHEAD * LANES) {
       var ahead: array<V, AHEAD>;
       for (var j = 0u; j < AHEAD; j++) {
         ahead[j] = fetch(row.first + min(at + lane + j * LANES, last));
@@ -133,6 +156,8 @@ fn softmax_row(number: u32, slot: u32, lane: u32) {
 // Members that join what the others have; all members read their results.
 const JOINING = 32u;
 
+// Vectors that an invocation keeps for itself in workgroup memory.
+var<workgroup> sh_staged: array<V, max(STAGED * LANES, 1u)>;
 var<workgroup> sh_lanes: array<f32, LANES>;
 var<workgroup> sh_joined: array<f32, JOINING>;
 

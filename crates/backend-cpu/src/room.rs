@@ -14,7 +14,7 @@ pub(crate) fn zeros<T: Zeroable>(count: usize) -> Result<Vec<T>, NoRoom> {
     bytemuck::allocation::try_zeroed_vec(count).map_err(|()| NoRoom { bytes })
 }
 
-/// So many copies of a value.
+/// A number of copies of a value.
 pub(crate) fn filled<T: Clone>(value: T, count: usize) -> Result<Vec<T>, NoRoom> {
     let mut values = with_room_for(count)?;
     values.resize(count, value);

@@ -13,7 +13,7 @@ use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::recorder::Window;
 
-constants! { struct Constants { softmax: Softmax, lanes: usize, held: usize } }
+constants! { struct Constants { softmax: Softmax, lanes: usize, held: usize, staged: usize } }
 
 static SOFTMAX_LONG: KernelSource = kernel!(
     "norm/softmax_long", libs: [GRID, SPECIAL, REDUCE, EXP_BELOW, SOFTMAX_SCALE],
@@ -39,26 +39,77 @@ params! {
 struct Workgroup {
     /// Invocations.
     lanes: usize,
-    /// Vectors that each holds.
+    /// Vectors that each holds in registers.
     held: usize,
+    /// Vectors that each keeps in workgroup memory.
+    staged: usize,
+}
+
+impl Workgroup {
+    /// Bytes of workgroup memory: for what is kept there, for what joins the results of all invocations, and for the
+    /// ends of rows.
+    fn bytes(self, dtype: DType, vec_width: VecWidth) -> usize {
+        const JOINING: usize = 32;
+        let numbers = self.lanes + JOINING;
+        self.lanes * self.staged * vec_width.width() * dtype.size()
+            + numbers * DType::F32.size()
+            + Seams::workgroup_bytes(vec_width)
+    }
 }
 
 /// Vectors that an invocation reads before it uses them, at least.
 const AHEAD: usize = 4;
 
-/// The workgroups for rows of this type, the best first.
-fn workgroups(dtype: DType, vec_width: VecWidth) -> &'static [Workgroup] {
-    const fn workgroup(lanes: usize, held: usize) -> Workgroup {
-        Workgroup { lanes, held }
+/// The workgroups for rows of this type, each with the vectors of a row from which on it is the fastest on an H200
+/// (shaders/reduce/notes.md), which are no fewer than it keeps. Those for the longest rows come first.
+fn workgroups(dtype: DType, vec_width: VecWidth) -> &'static [(usize, Workgroup)] {
+    const fn workgroup(lanes: usize, held: usize, staged: usize) -> Workgroup {
+        Workgroup { lanes, held, staged }
     }
     match (dtype, vec_width) {
         (DType::F16, VecWidth::Two) => {
-            const { &[workgroup(512, 48), workgroup(512, 24), workgroup(512, 12), workgroup(256, 16)] }
+            const {
+                &[
+                    (32 << 10, workgroup(1024, 24, 8)),
+                    (16 << 10, workgroup(512, 24, 8)),
+                    (12 << 10, workgroup(512, 24, 0)),
+                    (6 << 10, workgroup(512, 12, 0)),
+                    (4 << 10, workgroup(256, 16, 0)),
+                ]
+            }
         }
-        (DType::F16, VecWidth::One) => const { &[workgroup(512, 16), workgroup(256, 16)] },
-        (DType::F16, _) => const { &[workgroup(512, 12), workgroup(256, 8)] },
-        (_, VecWidth::One) => const { &[workgroup(1024, 24), workgroup(1024, 8), workgroup(256, 16)] },
-        _ => const { &[workgroup(1024, 6), workgroup(256, 8)] },
+        (DType::F16, VecWidth::One) => {
+            const { &[(8 << 10, workgroup(512, 16, 0)), (4 << 10, workgroup(256, 16, 0))] }
+        }
+        (DType::F16, _) => {
+            const {
+                &[
+                    (20 << 10, workgroup(1024, 10, 4)),
+                    (8 << 10, workgroup(512, 12, 4)),
+                    (6 << 10, workgroup(512, 12, 0)),
+                    (2 << 10, workgroup(256, 8, 0)),
+                ]
+            }
+        }
+        (_, VecWidth::One) => {
+            const {
+                &[
+                    (48 << 10, workgroup(1024, 28, 8)),
+                    (16 << 10, workgroup(512, 24, 8)),
+                    (8 << 10, workgroup(1024, 8, 0)),
+                    (4 << 10, workgroup(256, 16, 0)),
+                ]
+            }
+        }
+        _ => {
+            const {
+                &[
+                    (12 << 10, workgroup(1024, 8, 0)),
+                    (6 << 10, workgroup(1024, 6, 0)),
+                    (2 << 10, workgroup(256, 8, 0)),
+                ]
+            }
+        }
     }
 }
 
@@ -69,7 +120,7 @@ pub(super) fn variants() -> Vec<Variant> {
         for vec_width in widths.into_iter().filter(|&width| dtype == DType::F16 || width != VecWidth::Two) {
             for softmax in Softmax::all() {
                 let all = workgroups(dtype, vec_width).iter();
-                variants.extend(all.map(|&workgroup| variant(dtype, vec_width, softmax, workgroup)));
+                variants.extend(all.map(|&(_, workgroup)| variant(dtype, vec_width, softmax, workgroup)));
             }
         }
     }
@@ -77,10 +128,10 @@ pub(super) fn variants() -> Vec<Variant> {
 }
 
 fn variant(dtype: DType, vec_width: VecWidth, softmax: Softmax, workgroup: Workgroup) -> Variant {
-    let Workgroup { lanes, held } = workgroup;
-    Variant::new(&SOFTMAX_LONG, [dtype], Constants { softmax, lanes, held })
+    let Workgroup { lanes, held, staged } = workgroup;
+    Variant::new(&SOFTMAX_LONG, [dtype], Constants { softmax, lanes, held, staged })
         .with_libs(vec_width.row_libs())
-        .with_workgroup(workgroup.lanes, 0)
+        .with_workgroup(lanes, workgroup.bytes(dtype, vec_width))
 }
 
 /// Whether a device has that many workgroups to do that its units are idle for a third of the time at most.
@@ -106,14 +157,14 @@ impl LongRows {
         let vec_width = VecWidth::of_rows(desc.dtype, desc.length, &windows);
         let limits = &ctx.gpu().limits;
         let vectors = vec_width.whole_vectors_of_row(desc.length);
-        // What is held has to be there in every row. Workgroup memory is less than any device has.
-        let fits = |workgroup: &Workgroup| {
-            workgroup.lanes * workgroup.held <= vectors && has_room(limits, workgroup.lanes, 0)
+        let fits = |&&(least, workgroup): &&(usize, Workgroup)| {
+            let bytes = workgroup.bytes(desc.dtype, vec_width);
+            least <= vectors && has_room(limits, workgroup.lanes, bytes)
         };
-        let workgroup = workgroups(desc.dtype, vec_width).iter().copied().find(fits)?;
+        let &(_, workgroup) = workgroups(desc.dtype, vec_width).iter().find(fits)?;
         let seams = Seams::new(vec_width, desc.length, windows[1].offset, 1);
         let groups = seams.groups(desc.outer, 1);
-        // It reads what it doesn't hold twice, and the device may count the turns of both loops.
+        // It reads what it doesn't keep twice, and the device may count the turns of both loops.
         let turns = 2 * seams.turns as usize * (vectors / (workgroup.lanes * AHEAD) + 1);
         let fits =
             keep_busy(groups, ctx.profile().compute_units) && iterations::exceeded(ctx, turns).is_none();
@@ -149,6 +200,24 @@ mod tests {
     use crate::device::h200;
 
     const UNITS: usize = h200::COMPUTE_UNITS;
+
+    /// What a workgroup keeps is there in every row.
+    #[test]
+    fn rows_have_all_that_their_workgroups_keep() {
+        for (dtype, vec_width) in [
+            (DType::F16, VecWidth::One),
+            (DType::F16, VecWidth::Two),
+            (DType::F16, VecWidth::Four),
+            (DType::F32, VecWidth::One),
+            (DType::F32, VecWidth::Four),
+        ] {
+            let all = workgroups(dtype, vec_width);
+            assert!(all.is_sorted_by_key(|&(least, _)| std::cmp::Reverse(least)), "{dtype} {vec_width:?}");
+            for &(least, Workgroup { lanes, held, staged }) in all {
+                assert!(lanes * (held + staged) <= least && staged % 4 == 0, "{dtype} {vec_width:?}");
+            }
+        }
+    }
 
     #[test]
     fn a_device_is_busy_with_many_rows_or_whole_rounds() {

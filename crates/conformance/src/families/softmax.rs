@@ -12,7 +12,7 @@ use crate::rng::Rng;
 use crate::trial::Trial;
 use crate::want::Want;
 
-const SHAPES: [&[usize]; 28] = [
+const SHAPES: [&[usize]; 33] = [
     &[1],
     &[2],
     &[3],
@@ -41,6 +41,11 @@ const SHAPES: [&[usize]; 28] = [
     &[3, 24_601],
     &[2, 49_175],
     &[2, 33_004],
+    &[2, 12_001],
+    &[2, 28_004],
+    &[1, 50_004],
+    &[1, 82_004],
+    &[1, 65_601],
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

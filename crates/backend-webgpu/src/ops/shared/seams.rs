@@ -13,6 +13,11 @@ pub(in crate::ops) struct Seams {
 }
 
 impl Seams {
+    /// Bytes of workgroup memory that lib/rows_halves takes for the ends of rows.
+    pub(in crate::ops) const fn workgroup_bytes(vec_width: VecWidth) -> usize {
+        if matches!(vec_width, VecWidth::Two) { 2048 } else { 0 }
+    }
+
     /// For packed rows of `length` elements from element `offset` of a binding on, of which a workgroup has
     /// `abreast`, a power of two, at a time.
     pub(in crate::ops) fn new(vec_width: VecWidth, length: usize, offset: u32, abreast: usize) -> Self {
