@@ -25,7 +25,9 @@ use backend_api::desc::{
     MatmulDesc, Matrix, QuantMatrix, Window,
 };
 use backend_api::quant::QuantFormat;
-use backend_api::{BackendError, BackendResult, ComputeBackend as _, DType, DeviceInfo, DeviceKind};
+use backend_api::{
+    BackendError, BackendResult, ComputeBackend as _, DType, DeviceInfo, DeviceKind, MathMode,
+};
 
 use bounds::Footprints;
 pub(in crate::ops) use shapes::Shapes;
@@ -307,6 +309,23 @@ fn every_device_has_a_plan_for_every_shape() {
         "plans, or their grids or parameters, have changed: compare them by PLANS=FILE, then write down {digests:#x?} and \
          {launch_digests:#x?}"
     );
+}
+
+/// Parts are made of f32; what is f16 already needs none.
+#[test]
+fn only_products_of_f32_are_emulated() {
+    let backend = H200.backend().unwrap();
+    let [a, b, c] = [(); 3].map(|()| backend.alloc(MAX_BYTES).unwrap());
+    let matrix = |ptr, dtype| Matrix::new(ptr, dtype, 2048);
+    for (of_a, of_b) in [DType::F32, DType::F16].into_iter().flat_map(|a| [(a, DType::F32), (a, DType::F16)])
+    {
+        let c = matrix(c, DType::F32);
+        let desc = MatmulDesc::new(2048, 2048, 2048, matrix(a, of_a), matrix(b, of_b), c);
+        let words = backend.explain_matmul(&desc.with_math(MathMode::EmulatedF32)).unwrap();
+        let is_of_f32 = [of_a, of_b] == [DType::F32; 2];
+        assert_eq!(words.contains("emulated"), is_of_f32, "{of_a} by {of_b}: {words}");
+        assert!(is_of_f32 || words == backend.explain_matmul(&desc).unwrap(), "{of_a} by {of_b}: {words}");
+    }
 }
 
 /// Before a warm-up tests variants on tensor cores one after the other, it compiles all of them side by side.

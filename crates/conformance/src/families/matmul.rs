@@ -73,7 +73,8 @@ pub fn matmul_around(tile: [usize; 3]) -> Vec<Case> {
         bias: BIASES[row[8]],
         activation: if row[0] == 1 { Activation::Gelu } else { Activation::Identity },
         data: [Data::Uniform, Data::Integers][row[9]],
-        math: if row[0] == 0 && row[4] == 0 { MathMode::EmulatedF32 } else { MathMode::Standard },
+        // Of other types than f32, it asks for nothing.
+        math: if row[0] != 1 && row[4] == 0 { MathMode::EmulatedF32 } else { MathMode::Standard },
     });
     products.map(Product::case).collect()
 }
@@ -230,7 +231,7 @@ impl Product {
         let mut values = |dtype, count| self.data.values(rng, dtype, count);
         let each = (batch, None);
         let emulated = self.math == MathMode::EmulatedF32;
-        let spread = emulated && self.data == Data::Uniform;
+        let spread = emulated && self.dtypes == DTYPES[0] && self.data == Data::Uniform;
         let mut factor = |dtype, count, line: &dyn Fn(usize) -> usize| {
             let mut values = values(dtype, count);
             if spread {

@@ -70,7 +70,16 @@ pub(super) fn cases() -> Vec<Case> {
                 cases.extend([false, true].map(|log| case(dtype, shape, axis, Kind::Ordinary, false, log)));
             }
         }
-        for shape in [&[9, 33], &[64, 257], &[3, 1030], &[300, 8], &[2, 8200], &[3, 16_501], &[1, 33_000]] {
+        for shape in [
+            &[9, 33],
+            &[64, 257],
+            &[3, 1030],
+            &[300, 8],
+            &[2, 8200],
+            &[3, 16_501],
+            &[1, 33_000],
+            &[3, 33_001],
+        ] {
             for (axis, in_place) in [(0, false), (1, false), (1, true)] {
                 for kind in [Kind::Ordinary, Kind::Wide, Kind::Huge, Kind::Masked, Kind::Poisoned] {
                     cases.extend([false, true].map(|log| case(dtype, shape, axis, kind, in_place, log)));

@@ -97,7 +97,7 @@ impl Plan {
         if cfg!(target_family = "wasm")
             || desc.math != MathMode::EmulatedF32
             || desc.batch != 1
-            || desc.b.dtype != DType::F32
+            || [desc.a.dtype, desc.b.dtype] != [DType::F32; 2]
             || !strategy::parts_fit(ctx.device.limits.max_bytes, desc)
         {
             return None;

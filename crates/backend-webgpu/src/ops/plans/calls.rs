@@ -80,6 +80,7 @@ fn product(shapes: &mut Shapes, p: Ptrs) -> Call {
         [DType::F16; 3],
         [DType::F16, DType::F16, DType::F32],
         [DType::F32, DType::F16, DType::F32],
+        [DType::F16, DType::F32, DType::F32],
     ]);
     let mut matrix = |ptr, dtype, [rows, columns]: [usize; 2]| {
         let ld = columns + shapes.pick(&[0, 0, 1, 8]);
@@ -108,7 +109,7 @@ fn product(shapes: &mut Shapes, p: Ptrs) -> Call {
     if shapes.below(3) == 0 {
         desc = desc.with_activation(Activation::ALL[shapes.below(Activation::ALL.len())]);
     }
-    if types == [DType::F32; 3] && shapes.below(2) == 0 {
+    if types[2] == DType::F32 && shapes.below(2) == 0 {
         desc = desc.with_math(MathMode::EmulatedF32);
     }
     Box::new(move |backend| {
