@@ -46,14 +46,14 @@ mod factory;
 mod interleavings;
 mod kernel_choice;
 mod kernels;
+#[cfg(all(test, not(target_family = "wasm")))]
+mod layering;
 mod memory;
 mod opened;
 mod ops;
 #[cfg(feature = "count-out-of-bounds")]
 mod out_of_bounds;
 mod recorder;
-#[cfg(all(test, not(target_family = "wasm")))]
-mod rooms;
 mod sharing;
 mod sync;
 #[cfg(any(test, feature = "test-hooks"))]

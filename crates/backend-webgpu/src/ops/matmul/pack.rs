@@ -1,5 +1,5 @@
-//! Copies of operands whose rows are aligned, as `gemm/cooperative` and the vectors of `gemm/tiled` read
-//! them, or run along n.
+//! Packing: copies of operands whose rows begin at multiples of 16 bytes, as `gemm/cooperative` and the vectors of
+//! `gemm/tiled` read them, or run along n.
 
 use backend_api::desc::{MatmulDesc, Matrix};
 use backend_api::support::checked_product;

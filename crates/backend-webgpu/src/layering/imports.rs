@@ -119,7 +119,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     /// A path from the crate, if it begins with `crate`, `super` or `self`; else as it is.
-    fn from_crate(&self, path: Names) -> Names {
+    fn absolute(&self, path: Names) -> Names {
         let mut module = self.module.clone();
         let mut rest = path.as_slice();
         while let Some((first, after)) = rest.split_first() {
@@ -138,7 +138,7 @@ impl Reader<'_> {
     }
 
     fn add(&mut self, path: Names) {
-        let path = self.from_crate(path);
+        let path = self.absolute(path);
         self.imports.used.entry(self.file.clone()).or_default().push(path);
     }
 
@@ -164,7 +164,7 @@ impl Reader<'_> {
             _ => None,
         };
         if let Some(name) = name {
-            let path = self.from_crate(before.clone());
+            let path = self.absolute(before.clone());
             self.imports.names.insert((self.file.clone(), name), path);
         }
         if !is_handed_on {

@@ -1,4 +1,4 @@
-//! The rooms of this crate import one another in one direction, and few files within one.
+//! Checks that the modules of this crate import one another in one direction, and that few files of one import one another.
 
 mod cycles;
 mod imports;
@@ -8,9 +8,9 @@ use std::path::Path;
 use cycles::Circles;
 use imports::Imports;
 
-/// The rooms, each of which imports none that comes later. `compute` and what follows are the backend's own
+/// The modules of the crate, each of which imports none that comes later. `compute` and what follows are the backend's own
 /// API.
-const ROOMS: [&str; 24] = [
+const LAYERS: [&str; 24] = [
     "sync",
     "unchecked",
     "device",
@@ -37,20 +37,20 @@ const ROOMS: [&str; 24] = [
     "lib",
 ];
 
-/// Code of tests, and of features that only tests turn on, which looks into every room.
+/// Code of tests, and of features that only tests turn on, which imports every module.
 const EXEMPT: [&str; 9] = [
     "interleavings",
+    "layering",
     "out_of_bounds",
     "memory/pool/tests.rs",
     "recorder/tests.rs",
     "ops/plans",
-    "rooms",
     "test_hooks",
     "tests.rs",
     "tests/",
 ];
 
-/// The most files of a room that may import one another in a circle.
+/// The most files that may import one another in a circle.
 const MOST_IN_A_CIRCLE: usize = 3;
 
 /// The imports of this crate. What a module calls of its own children isn't imported.
@@ -58,21 +58,22 @@ fn of_this_crate() -> Imports {
     Imports::of_crate(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &EXEMPT)
 }
 
-fn room(file: &str) -> &str {
+/// The module of the crate that a file belongs to.
+fn layer(file: &str) -> &str {
     file.split(['/', '.']).next().unwrap_or_default()
 }
 
 #[test]
-fn rooms_import_in_one_direction() {
+fn modules_import_in_one_direction() {
     let imports = of_this_crate();
     let place = |file: &str| {
-        let place = ROOMS.iter().position(|&known| known == room(file));
-        place.unwrap_or_else(|| panic!("the room of {file} is not in the list"))
+        let place = LAYERS.iter().position(|&known| known == layer(file));
+        place.unwrap_or_else(|| panic!("the module of {file} is not in the list"))
     };
     let mut checked = 0;
     for (file, others) in imports.arrows() {
         for other in others {
-            assert!(place(other) <= place(file), "{file} imports {other}, of a room further up");
+            assert!(place(other) <= place(file), "{file} imports {other}, of a later module");
             checked += 1;
         }
     }
