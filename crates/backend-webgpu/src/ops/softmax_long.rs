@@ -104,7 +104,7 @@ fn workgroups(dtype: DType, vec_width: VecWidth) -> &'static [(usize, Workgroup)
         _ => {
             const {
                 &[
-                    (12 << 10, workgroup(1024, 8, 0)),
+                    (8 << 10, workgroup(1024, 8, 0)),
                     (6 << 10, workgroup(1024, 6, 0)),
                     (2 << 10, workgroup(256, 8, 0)),
                 ]
