@@ -23,21 +23,21 @@ fn main(
     return;
   }
   let splits = pieces();
-  let fours = (v_head_dim() + 3u) / 4u;
-  let length = fours + 1u;
+  let vec4s = (v_head_dim() + 3u) / 4u;
+  let length = vec4s + 1u;
   let lane = index % LANES;
   let row_group = index / LANES;
 
   // Two parts at a time, so that they are on their way together.
-  let vector = row * splits * length + 1u + min(lane, fours - 1u);
+  let vector = row * splits * length + 1u + min(lane, vec4s - 1u);
   let state = row * splits * length;
-  let turns = (splits + 2u * ROW_GROUPS - 1u) / (2u * ROW_GROUPS);
+  let iterations = (splits + 2u * ROW_GROUPS - 1u) / (2u * ROW_GROUPS);
   let unit = score_unit();
   var peak = LOWEST;
   var total = 0.0;
   var sum = vec4<f32>();
-  for (var turn = 0u; turn < turns; turn++) {
-    let a = 2u * turn * ROW_GROUPS + row_group;
+  for (var iteration = 0u; iteration < iterations; iteration++) {
+    let a = 2u * iteration * ROW_GROUPS + row_group;
     let b = a + ROW_GROUPS;
     let a_at = min(a, splits - 1u) * length;
     let b_at = min(b, splits - 1u) * length;
@@ -62,7 +62,7 @@ fn main(
   }
   sh_vectors[index] = sum;
   workgroupBarrier();
-  if index >= fours {
+  if index >= vec4s {
     return;
   }
   for (var i = 0u; i < ROW_GROUPS; i++) {

@@ -37,8 +37,8 @@ const TILE_Q: u32 = TEAMS * QUERIES;
 // Elements of a subgroup's range of the vectors.
 const RANGE: u32 = DIM / DIM_SUBGROUPS;
 
-// Vectors in groups of eight elements: what an invocation moves in a turn.
-const EIGHTS: u32 = DIM / 8u;
+// Vectors in groups of eight elements: what an invocation moves in an iteration.
+const VEC8S: u32 = DIM / 8u;
 
 // Rows of workgroup memory, in vectors of four: 16 bytes longer than their content, against bank conflicts.
 const STRIDE: u32 = DIM / 4u + 2u;
@@ -48,24 +48,24 @@ const ROWS: u32 = VALUES + BLOCK;
 
 // Rows of wide keys, in groups of eight: an odd number of halves of all banks, so that the groups that eight
 // invocations read, of two neighbouring rows, lie in different ones.
-const KEY_STRIDE: u32 = EIGHTS + (12u - EIGHTS % 8u) % 8u;
+const KEY_STRIDE: u32 = VEC8S + (12u - VEC8S % 8u) % 8u;
 
 // The output passes through workgroup memory in as many passes of columns as it has to, so many fragments each of
 // every range, in groups of eight elements.
 const PASSES: u32 = (TEAMS * FRAGMENT + ROWS - 1u) / ROWS;
 const PASS_FRAGMENTS: u32 = (RANGE / FRAGMENT + PASSES - 1u) / PASSES;
-const RANGE_EIGHTS: u32 = 2u * PASS_FRAGMENTS;
-const PASS_EIGHTS: u32 = DIM_SUBGROUPS * RANGE_EIGHTS;
-const OUT_STRIDE: u32 = 2u * PASS_EIGHTS + 2u;
-// Turns in which a pass is written, and their fours.
-const PASS_TURNS: u32 = RANGE_EIGHTS / 2u;
-const PASS_FOURS: u32 = 2u * PASS_TURNS;
+const RANGE_VEC8S: u32 = 2u * PASS_FRAGMENTS;
+const PASS_VEC8S: u32 = DIM_SUBGROUPS * RANGE_VEC8S;
+const OUT_STRIDE: u32 = 2u * PASS_VEC8S + 2u;
+// Iterations in which a pass is written, and their vec4s.
+const PASS_ITERATIONS: u32 = RANGE_VEC8S / 2u;
+const PASS_VEC4S: u32 = 2u * PASS_ITERATIONS;
 
 // How far a score may be above the reference, in powers of two.
 const HEADROOM: f32 = 8.0;
 
-const_assert PARTS * PASSES * PASS_FOURS <= 32u;
-const_assert DIM % FRAGMENT == 0u && BLOCK * EIGHTS % THREADS == 0u && BLOCK % SLICE == 0u && SLICE % FRAGMENT == 0u;
+const_assert PARTS * PASSES * PASS_VEC4S <= 32u;
+const_assert DIM % FRAGMENT == 0u && BLOCK * VEC8S % THREADS == 0u && BLOCK % SLICE == 0u && SLICE % FRAGMENT == 0u;
 
 // A block of keys, unless they are wide, then one of values; at first and at last, 16 queries or columns of
 // their output of each team.
@@ -143,20 +143,20 @@ fn put(row: u32, eighth: u32, bits: vec4<u32>) {
 
 // The first element of a group of eight in a pass: of each range, the groups that follow those of the pass before.
 fn pass_element(pass_number: u32, eighth: u32) -> u32 {
-  return eighth / RANGE_EIGHTS * RANGE + (pass_number * RANGE_EIGHTS + eighth % RANGE_EIGHTS) * 8u;
+  return eighth / RANGE_VEC8S * RANGE + (pass_number * RANGE_VEC8S + eighth % RANGE_VEC8S) * 8u;
 }
 
 // Puts a pass of columns of a part's queries into workgroup memory. Queries beyond the last are the last, and
 // not written.
 fn stage_q(tile: Tile, index: u32, part: u32, pass_number: u32) {
-  for (var i = index; i < TEAMS * FRAGMENT * PASS_EIGHTS; i += THREADS) {
-    let d = pass_element(pass_number, i % PASS_EIGHTS);
-    let query = min(query_of(tile, part, i / PASS_EIGHTS), params.seq_q - 1u);
+  for (var i = index; i < TEAMS * FRAGMENT * PASS_VEC8S; i += THREADS) {
+    let d = pass_element(pass_number, i % PASS_VEC8S);
+    let query = min(query_of(tile, part, i / PASS_VEC8S), params.seq_q - 1u);
     var bits = vec4<u32>();
     if d < head_dim() {
       bits = q[(tile.q + query * params.q.w + d) / 8u];
     }
-    let at = i / PASS_EIGHTS * OUT_STRIDE + i % PASS_EIGHTS * 2u;
+    let at = i / PASS_VEC8S * OUT_STRIDE + i % PASS_VEC8S * 2u;
     sh[at] = halves(bits.xy);
     sh[at + 1u] = halves(bits.zw);
   }
@@ -170,19 +170,19 @@ fn fetch_q(tile: Tile, query: u32, d: u32) -> vec4<u32> {
   return q[(tile.q + min(query, params.seq_q - 1u) * params.q.w + d) / 8u];
 }
 
-// The row and the group of eight elements that an invocation moves in a turn.
-fn place_of(index: u32, turn: u32) -> vec2<u32> {
-  if THREADS % EIGHTS == 0u {
-    return vec2<u32>(turn * (THREADS / EIGHTS) + index / EIGHTS, index % EIGHTS);
+// The row and the group of eight elements that an invocation moves in an iteration.
+fn place_of(index: u32, iteration: u32) -> vec2<u32> {
+  if THREADS % VEC8S == 0u {
+    return vec2<u32>(iteration * (THREADS / VEC8S) + index / VEC8S, index % VEC8S);
   }
-  let i = turn * THREADS + index;
-  return vec2<u32>(i / EIGHTS, i % EIGHTS);
+  let i = iteration * THREADS + index;
+  return vec2<u32>(i / VEC8S, i % VEC8S);
 }
 
 // Eight elements of a block's keys, 0 beyond a vector's end. Keys beyond the last are the last, and not seen.
 // The keys behind the last block, which are fetched while that is worked on, are the last ones too.
-fn fetch_k(tile: Tile, index: u32, block: u32, turn: u32) -> vec4<u32> {
-  let place = place_of(index, turn);
+fn fetch_k(tile: Tile, index: u32, block: u32, iteration: u32) -> vec4<u32> {
+  let place = place_of(index, iteration);
   let key = min(block * BLOCK + place.x, params.seq_kv - 1u);
   let d = place.y * 8u;
   if d >= head_dim() {
@@ -192,8 +192,8 @@ fn fetch_k(tile: Tile, index: u32, block: u32, turn: u32) -> vec4<u32> {
 }
 
 // Eight elements of a block's values, 0 for keys that nobody sees, whatever is stored there.
-fn fetch_v(tile: Tile, index: u32, block: u32, turn: u32) -> vec4<u32> {
-  let place = place_of(index, turn);
+fn fetch_v(tile: Tile, index: u32, block: u32, iteration: u32) -> vec4<u32> {
+  let place = place_of(index, iteration);
   let key = block * BLOCK + place.x;
   let d = place.y * 8u;
   if d >= head_dim() || key >= tile.end {
@@ -205,22 +205,22 @@ fn fetch_v(tile: Tile, index: u32, block: u32, turn: u32) -> vec4<u32> {
 // Eight elements of a block of which some query sees the last key, and of vectors that fill the tile: without
 // comparisons. `at` is the invocation's first group of the block, kept as a sum from block to block: computed
 // from where the head begins, it took the driver a division by `group` in each block.
-fn fetch_whole_k(at: u32, turn: u32) -> vec4<u32> {
-  return k[at + turn * (THREADS / EIGHTS) * (params.k.w / 8u)];
+fn fetch_whole_k(at: u32, iteration: u32) -> vec4<u32> {
+  return k[at + iteration * (THREADS / VEC8S) * (params.k.w / 8u)];
 }
 
-fn fetch_whole_v(at: u32, turn: u32) -> vec4<u32> {
-  return v[at + turn * (THREADS / EIGHTS) * (params.v.w / 8u)];
+fn fetch_whole_v(at: u32, iteration: u32) -> vec4<u32> {
+  return v[at + iteration * (THREADS / VEC8S) * (params.v.w / 8u)];
 }
 
 // The first group of eight elements of a block that an invocation moves, where THREADS are whole rows.
 fn first_group(start: u32, stride: u32, block: u32, index: u32) -> u32 {
-  return start / 8u + (block * BLOCK + index / EIGHTS) * (stride / 8u) + index % EIGHTS;
+  return start / 8u + (block * BLOCK + index / VEC8S) * (stride / 8u) + index % VEC8S;
 }
 
 // Puts eight elements of a key or a value into workgroup memory.
-fn stage_k(index: u32, turn: u32, bits: vec4<u32>) {
-  let place = place_of(index, turn);
+fn stage_k(index: u32, iteration: u32, bits: vec4<u32>) {
+  let place = place_of(index, iteration);
   if WIDE_KEYS == 1u {
     sh_keys[place.x * KEY_STRIDE + place.y] = bits;
   } else {
@@ -228,8 +228,8 @@ fn stage_k(index: u32, turn: u32, bits: vec4<u32>) {
   }
 }
 
-fn stage_v(index: u32, turn: u32, bits: vec4<u32>) {
-  let place = place_of(index, turn);
+fn stage_v(index: u32, iteration: u32, bits: vec4<u32>) {
+  let place = place_of(index, iteration);
   put(VALUES + place.x, place.y, bits);
 }
 
@@ -298,20 +298,20 @@ fn output_at(tile: Tile, query: u32, d: u32) -> u32 {
   return (params.o.x + tile.batch * params.o.y + tile.head * params.o.z + query * params.o.w + d) / 4u;
 }
 
-// Of the eight elements that an invocation writes in a turn: their row of workgroup memory, the group in it, and the
+// Of the eight elements that an invocation writes in an iteration: their row of workgroup memory, the group in it, and the
 // output's column.
-fn output_place(index: u32, turn: u32, pass_number: u32) -> vec3<u32> {
-  let i = turn * THREADS + index;
-  let eighth = i % PASS_EIGHTS;
-  return vec3<u32>(i / PASS_EIGHTS, eighth, pass_element(pass_number, eighth));
+fn output_place(index: u32, iteration: u32, pass_number: u32) -> vec3<u32> {
+  let i = iteration * THREADS + index;
+  let eighth = i % PASS_VEC8S;
+  return vec3<u32>(i / PASS_VEC8S, eighth, pass_element(pass_number, eighth));
 }
 
-// Writes a pass of a part of the output from workgroup memory. Returns bits of the invocation's fours that
+// Writes a pass of a part of the output from workgroup memory. Returns bits of the invocation's vec4s that
 // aren't finite though the sum of their weights is.
 fn write_out(tile: Tile, index: u32, part: u32, pass_number: u32) -> u32 {
   var wrong = 0u;
-  for (var turn = 0u; turn < PASS_TURNS; turn++) {
-    let place = output_place(index, turn, pass_number);
+  for (var iteration = 0u; iteration < PASS_ITERATIONS; iteration++) {
+    let place = output_place(index, iteration, pass_number);
     let query = query_of(tile, part, place.x);
     if query < params.seq_q && place.z < head_dim() {
       let row = place.x * OUT_STRIDE + place.y * 2u;
@@ -322,20 +322,20 @@ fn write_out(tile: Tile, index: u32, part: u32, pass_number: u32) -> u32 {
       o[at + 1u] = high;
       if is_defined(sh_totals[place.x]) {
         let bits = select(0u, 1u, !is_finite(vec4<f32>(low))) | select(0u, 2u, !is_finite(vec4<f32>(high)));
-        wrong |= bits << ((part * PASSES + pass_number) * PASS_FOURS + 2u * turn);
+        wrong |= bits << ((part * PASSES + pass_number) * PASS_VEC4S + 2u * iteration);
       }
     }
   }
   return wrong;
 }
 
-// Makes the fours anew that `write_out` returned bits of. Apart from it, because compilers write out its loop,
+// Makes the vec4s anew that `write_out` returned bits of. Apart from it, because compilers write out its loop,
 // and with it all that it calls.
 fn mend(tile: Tile, index: u32, bits: u32) {
   for (var wrong = bits; wrong != 0u; wrong &= wrong - 1u) {
     let bit = firstTrailingBit(wrong);
-    let number = bit / PASS_FOURS;
-    let place = output_place(index, bit % PASS_FOURS / 2u, number % PASSES);
+    let number = bit / PASS_VEC4S;
+    let place = output_place(index, bit % PASS_VEC4S / 2u, number % PASSES);
     let query = query_of(tile, number / PASSES, place.x);
     let d = place.z + bit % 2u * 4u;
     let at = output_at(tile, query, d);

@@ -16,8 +16,8 @@
 const THREADS: u32 = SUBGROUPS * SUBGROUP;
 const SLOTS: u32 = THREADS / LANES;
 // Keys of a slot in a step, and of the workgroup.
-const TURNS: u32 = 4u;
-const STEP: u32 = TURNS * SLOTS;
+const KEYS_PER_SLOT: u32 = 4u;
+const STEP: u32 = KEYS_PER_SLOT * SLOTS;
 // Places for the elements of a lane.
 const PLACES: u32 = 8u;
 
@@ -78,7 +78,7 @@ fn main(
   let headroom = HEADROOM / unit;
   // Of the keys of this lane.
   var totals = Rows();
-  let turn = lane / (LANES / TURNS);
+  let nth = lane / (LANES / KEYS_PER_SLOT);
   let first_lane = invocation - lane;
   let steps = (end - tile.begin + STEP - 1u) / STEP;
   for (var s = 0u; s < steps; s++) {
@@ -90,7 +90,7 @@ fn main(
     }
     keys = fetch_keys(k_start, tile.batch, next + slot, SLOTS, last, left);
     let product = product_of_slot(own, lane);
-    let score = scores(tile, key + turn * SLOTS + slot, end, is_plain && next <= end, product);
+    let score = scores(tile, key + nth * SLOTS + slot, end, is_plain && next <= end, product);
     var peak = max(score, subgroupShuffleXor(score, LANES / 4u));
     peak = max(peak, subgroupShuffleXor(peak, LANES / 2u));
     let raised = select(references, peak, peak > references + headroom);

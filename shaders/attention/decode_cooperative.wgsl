@@ -18,7 +18,7 @@
 // powers of two, because scores are small here: neither the scale nor the softcap is large.
 //
 // needs: T = f16, ROWS, BLOCK, DIM, lib/attention, lib/attention_contiguous, lib/attention_pieces,
-// lib/attention_sinks, lib/fragment_elements, and lib/attention_parts_fours or lib/attention_fixup
+// lib/attention_sinks, lib/fragment_elements, and lib/attention_parts_vec4s or lib/attention_fixup
 
 const SUBGROUP: u32 = 32u;
 const SUBGROUPS: u32 = 4u;
@@ -30,8 +30,8 @@ const KEYS: u32 = BLOCK / SUBGROUPS;
 const HALF: u32 = 8u;
 // Vectors of four in the sums of a row, and in a row of workgroup memory, with one more against bank
 // conflicts.
-const FOURS: u32 = DIM / 4u;
-const STRIDE: u32 = FOURS + 1u;
+const VEC4S: u32 = DIM / 4u;
+const STRIDE: u32 = VEC4S + 1u;
 
 const_assert SUBGROUPS == 4u && ROWS <= FRAGMENT && KEYS % FRAGMENT == 0u && DIM % 64u == 0u;
 
@@ -126,9 +126,9 @@ fn put_sums(at: u32, a: vec4<f32>, b: vec4<f32>, c: vec4<f32>, d: vec4<f32>) {
 
 // Writes what the subgroups have together of the eight rows from `first` on.
 fn write_parts(tile: Tile, index: u32, first: u32, group: vec3<u32>, groups: vec3<u32>) {
-  for (var i = index; i < HALF * FOURS; i += THREADS) {
-    let row = i / FOURS;
-    let four = i % FOURS;
+  for (var i = index; i < HALF * VEC4S; i += THREADS) {
+    let row = i / VEC4S;
+    let four = i % VEC4S;
     if tile.row + first + row >= rows() || 4u * four >= head_dim() {
       continue;
     }

@@ -6,7 +6,7 @@
 // (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018; Dao et al., "FlashAttention",
 // 2022). Blocks that no query of the tile sees are left out.
 //
-// An invocation holds ROWS queries by KEYS fours of keys of the scores, and the same queries by DIMS fours of
+// An invocation holds ROWS queries by KEYS vec4s of keys of the scores, and the same queries by DIMS vec4s of
 // the output. Q and K pass through workgroup memory in chunks of 32 elements, then the weights and V in
 // passes of 32 keys, in the same memory. Its vectors of four are permuted within each row, so that neighbours
 // read different banks. While keys or values are worked on, the next are on their way into registers. No
@@ -27,22 +27,22 @@ const TILE_Q: u32 = ROWS * GROUPS;
 const TILE_KV: u32 = 4u * LANES * KEYS;
 const ROWS4: u32 = ROWS / 4u;
 
-// Fours of a chunk of a vector, and of the weights of a query in a pass.
-const FOURS: u32 = 8u;
-const PASS: u32 = 4u * FOURS;
-// Fours of a vector of the output, and fours of weights whose values are in workgroup memory at once.
+// Vec4s of a chunk of a vector, and of the weights of a query in a pass.
+const VEC4S: u32 = 8u;
+const PASS: u32 = 4u * VEC4S;
+// Vec4s of a vector of the output, and vec4s of weights whose values are in workgroup memory at once.
 const COLUMNS: u32 = LANES * DIMS;
-const SLOTS: u32 = FOURS * KEYS / DIMS;
+const SLOTS: u32 = VEC4S * KEYS / DIMS;
 // What an invocation fetches at once of the keys or the values, and of the queries.
 const FETCHES: u32 = 4u * SLOTS * COLUMNS / UNIT_KV / THREADS;
-const LOADS: u32 = TILE_Q * FOURS / UNIT_Q / THREADS;
+const LOADS: u32 = TILE_Q * VEC4S / UNIT_Q / THREADS;
 
-const KEYS_AT: u32 = TILE_Q * FOURS;
-const SHARED: u32 = (TILE_Q + TILE_KV) * FOURS;
+const KEYS_AT: u32 = TILE_Q * VEC4S;
+const SHARED: u32 = (TILE_Q + TILE_KV) * VEC4S;
 
 const_assert ROWS * DIMS <= 32u;
-const_assert LANES % 8u == 0u && GROUPS % 8u == 0u && ROWS % 4u == 0u && FOURS % SLOTS == 0u;
-const_assert FETCHES * THREADS * UNIT_KV == TILE_KV * FOURS && LOADS * THREADS * UNIT_Q == TILE_Q * FOURS;
+const_assert LANES % 8u == 0u && GROUPS % 8u == 0u && ROWS % 4u == 0u && VEC4S % SLOTS == 0u;
+const_assert FETCHES * THREADS * UNIT_KV == TILE_KV * VEC4S && LOADS * THREADS * UNIT_Q == TILE_Q * VEC4S;
 
 var<workgroup> sh: array<vec4<f32>, SHARED>;
 
@@ -115,17 +115,17 @@ fn pass_of(place: Place, four: u32) -> u32 {
 }
 
 // Adds the products of an invocation's queries with its keys, over the chunk that is staged, of which so many
-// fours are in the vectors.
-fn add_products(place: Place, fours: u32, sums: ptr<function, array<vec4<f32>, ROWS * KEYS>>) {
+// vec4s are in the vectors.
+fn add_products(place: Place, vec4s: u32, sums: ptr<function, array<vec4<f32>, ROWS * KEYS>>) {
   let swizzle = place.lane % 8u;
-  for (var c = 0u; c < fours; c++) {
+  for (var c = 0u; c < vec4s; c++) {
     var keys: array<mat4x4<f32>, KEYS>;
     for (var k = 0u; k < KEYS; k++) {
-      let at = KEYS_AT + (pass_of(place, k) * PASS + swizzle) * FOURS + (c ^ swizzle);
-      keys[k] = transpose(mat4x4<f32>(sh[at], sh[at + 8u * FOURS], sh[at + 16u * FOURS], sh[at + 24u * FOURS]));
+      let at = KEYS_AT + (pass_of(place, k) * PASS + swizzle) * VEC4S + (c ^ swizzle);
+      keys[k] = transpose(mat4x4<f32>(sh[at], sh[at + 8u * VEC4S], sh[at + 16u * VEC4S], sh[at + 24u * VEC4S]));
     }
     for (var i = 0u; i < ROWS; i++) {
-      let row = sh[place.group * FOURS + (c ^ (place.group % 8u)) + i * GROUPS * FOURS];
+      let row = sh[place.group * VEC4S + (c ^ (place.group % 8u)) + i * GROUPS * VEC4S];
       for (var k = 0u; k < KEYS; k++) {
         let at = i * KEYS + k;
         (*sums)[at] += row.x * keys[k][0];
@@ -205,14 +205,14 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
   }
   let unit = score_unit();
 
-  let fours = (head_dim() + 3u) / 4u;
-  let chunks = (fours + FOURS - 1u) / FOURS;
+  let vec4s = (head_dim() + 3u) / 4u;
+  let chunks = (vec4s + VEC4S - 1u) / VEC4S;
   let first = tile.begin / TILE_KV * TILE_KV;
   var next = fetch_keys(tile, index, first, 0u);
   let blocks = (tile.end + TILE_KV - 1u) / TILE_KV;
   for (var block = tile.begin / TILE_KV; block < blocks; block++) {
     let key = block * TILE_KV;
-    // In Chromium, a variable of a loop that isn't given a value keeps the last turn's.
+    // In Chromium, a variable of a loop that isn't given a value keeps the last iteration's.
     var p = array<vec4<f32>, ROWS * KEYS>();
     for (var chunk = 0u; chunk < chunks; chunk++) {
       workgroupBarrier();
@@ -224,7 +224,7 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
       } else {
         next = fetch_values(tile, index, key, 0u);
       }
-      add_products(place, min(FOURS, fours - chunk * FOURS), &p);
+      add_products(place, min(VEC4S, vec4s - chunk * VEC4S), &p);
     }
     p = scores(tile, place, key, p);
 
@@ -258,19 +258,19 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
     // Passes of keys that some query sees.
     let passes = (min(TILE_KV, tile.end - key) + PASS - 1u) / PASS;
     for (var round = 0u; round < passes; round++) {
-      for (var slot = 0u; slot < FOURS; slot += SLOTS) {
+      for (var slot = 0u; slot < VEC4S; slot += SLOTS) {
         workgroupBarrier();
         for (var k = 0u; k < KEYS; k++) {
           if slot == 0u && pass_of(place, k) == round {
             for (var i = 0u; i < ROWS; i++) {
               let row = place.group + i * GROUPS;
-              sh[row * FOURS + ((place.lane ^ row) % 8u)] = p[i * KEYS + k];
+              sh[row * VEC4S + ((place.lane ^ row) % 8u)] = p[i * KEYS + k];
             }
           }
         }
         stage_values(index, next);
         workgroupBarrier();
-        if slot + SLOTS < FOURS {
+        if slot + SLOTS < VEC4S {
           next = fetch_values(tile, index, key + round * PASS, slot + SLOTS);
         } else if round + 1u < passes {
           next = fetch_values(tile, index, key + round * PASS + PASS, 0u);
@@ -286,7 +286,7 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
             }
           }
           for (var i = 0u; i < ROWS; i++) {
-            let w = sh[place.group * FOURS + ((slot + s) ^ (place.group % 8u)) + i * GROUPS * FOURS];
+            let w = sh[place.group * VEC4S + ((slot + s) ^ (place.group % 8u)) + i * GROUPS * VEC4S];
             for (var c = 0u; c < DIMS; c++) {
               let at = i * DIMS + c;
               out[at] += w.x * values[c * 4u];
@@ -321,7 +321,7 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
     }
     return;
   }
-  // Bits of the fours that aren't finite.
+  // Bits of the vec4s that aren't finite.
   var wrong = 0u;
   for (var i = 0u; i < ROWS; i++) {
     let query = tile.query + place.group + i * GROUPS;

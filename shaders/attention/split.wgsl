@@ -12,17 +12,17 @@
 // one of lib/rows_*
 
 const THREADS: u32 = 128u;
-const TURNS: u32 = 4u;
+const KEYS_PER_SLOT: u32 = 4u;
 // Fewest lanes of a slot, and so most slots.
 const LEAST_LANES: u32 = 4u;
 const MOST_SLOTS: u32 = THREADS / LEAST_LANES;
 
-const_assert LEAST_LANES >= TURNS;
+const_assert LEAST_LANES >= KEYS_PER_SLOT;
 
-// Products of each lane, by slot, turn and lane; at the end, four elements of each invocation.
-var<workgroup> sh_products: array<Rows, TURNS * (THREADS + MOST_SLOTS)>;
-// Scores by slot and turn; at the end, references and sums of each slot.
-var<workgroup> sh_scores: array<Rows, TURNS * MOST_SLOTS>;
+// Products of each lane, by slot, its key and lane; at the end, four elements of each invocation.
+var<workgroup> sh_products: array<Rows, KEYS_PER_SLOT * (THREADS + MOST_SLOTS)>;
+// Scores by slot and its key; at the end, references and sums of each slot.
+var<workgroup> sh_scores: array<Rows, KEYS_PER_SLOT * MOST_SLOTS>;
 
 // An invocation's lane in its slot, its slot, lanes of a slot, and slots.
 struct Place {
@@ -73,8 +73,8 @@ fn main(
   var totals = Rows();
   let unit = score_unit();
   let headroom = HEADROOM / unit;
-  let first = place.slot * TURNS;
-  let step = TURNS * slots;
+  let first = place.slot * KEYS_PER_SLOT;
+  let step = KEYS_PER_SLOT * slots;
   let steps = (end - tile.begin + step - 1u) / step;
   for (var s = 0u; s < steps; s++) {
     let key = tile.begin + s * step;
@@ -86,7 +86,7 @@ fn main(
     sh_products[at + 3u * (lanes + 1u)] = products(keys.d, by);
     keys = fetch_keys(k_start, tile.batch, next + place.slot, slots, last, left);
     workgroupBarrier();
-    if place.lane < TURNS {
+    if place.lane < KEYS_PER_SLOT {
       let start = (first + place.lane) * (lanes + 1u);
       var sum = sh_products[start];
       for (var lane = 1u; lane < used; lane++) {

@@ -31,7 +31,7 @@ struct Tile {
 }
 
 // Columns, or channels that are planes, of which an invocation fetches groups.
-const FETCHES_B: u32 = ROWS_B / TURN_B;
+const FETCHES_B: u32 = ROWS_B / ITERATION_ROWS_B;
 const_assert TRANS_B == 0u || FETCHES_B <= 6u;
 
 // For each of an invocation's columns: where its first tap would be in the source, in groups of eight, and
@@ -76,13 +76,13 @@ fn tile_of(flat: u32) -> Tile {
 }
 
 // Groups of eight from one pixel of the source to the next.
-fn pixel_eights() -> u32 {
+fn pixel_vec8s() -> u32 {
   return params.groups * params.channels / 8u;
 }
 
 fn hold(tile: Tile, index: u32) {
   let group = tile.first_filter / params.filters;
-  let place = lane_place(index, EIGHTS_B);
+  let place = lane_place(index, VEC8S_B);
   if TRANS_B == 0u {
     let at = small_quotient_rest(tile.column + place.y * 8u, params.pixels, params.per_image);
     let channel = (at.x * params.groups + group) * params.channels;
@@ -92,39 +92,39 @@ fn hold(tile: Tile, index: u32) {
   // Written out, because a compiler that doesn't unroll a loop over them would put them into memory.
   let base = params.input_offset + group * params.channels;
   let column = tile.column + place.x;
-  held[0] = eights_corner(base, column);
-  if FETCHES_B > 1u { held[1u % FETCHES_B] = eights_corner(base, column + TURN_B); }
-  if FETCHES_B > 2u { held[2u % FETCHES_B] = eights_corner(base, column + 2u * TURN_B); }
-  if FETCHES_B > 3u { held[3u % FETCHES_B] = eights_corner(base, column + 3u * TURN_B); }
-  if FETCHES_B > 4u { held[4u % FETCHES_B] = eights_corner(base, column + 4u * TURN_B); }
-  if FETCHES_B > 5u { held[5u % FETCHES_B] = eights_corner(base, column + 5u * TURN_B); }
+  held[0] = vec8s_origin(base, column);
+  if FETCHES_B > 1u { held[1u % FETCHES_B] = vec8s_origin(base, column + ITERATION_ROWS_B); }
+  if FETCHES_B > 2u { held[2u % FETCHES_B] = vec8s_origin(base, column + 2u * ITERATION_ROWS_B); }
+  if FETCHES_B > 3u { held[3u % FETCHES_B] = vec8s_origin(base, column + 3u * ITERATION_ROWS_B); }
+  if FETCHES_B > 4u { held[4u % FETCHES_B] = vec8s_origin(base, column + 4u * ITERATION_ROWS_B); }
+  if FETCHES_B > 5u { held[5u % FETCHES_B] = vec8s_origin(base, column + 5u * ITERATION_ROWS_B); }
   held_tap = tap_at(tile.first_tap / 8u + place.y);
   held_step = tap_at(tile.head / 8u);
   held_whole_step = tap_at(TILE_K / 8u);
 }
 
-fn eights_corner(base: u32, column: u32) -> InputOrigin {
-  let corner = input_origin_of(column);
+fn vec8s_origin(base: u32, column: u32) -> InputOrigin {
+  let origin = input_origin_of(column);
   // A tap may lie before the image, so that the sign counts.
-  return InputOrigin(bitcast<u32>(bitcast<i32>(base + corner.at) >> 3u), corner.rows, corner.columns);
+  return InputOrigin(bitcast<u32>(bitcast<i32>(base + origin.at) >> 3u), origin.rows, origin.columns);
 }
 
-fn fetch_a(tile: Tile, at: u32, turn: u32) -> vec4<u32> {
-  return a[min(at + turn * TURN_A * tile.a.ld, tile.a.last)];
+fn fetch_a(tile: Tile, at: u32, iteration: u32) -> vec4<u32> {
+  return a[min(at + iteration * ITERATION_ROWS_A * tile.a.ld, tile.a.last)];
 }
 
 // Groups are fetched from the held tap on, which goes on to the next step's with the last of them.
-fn fetch_b(tile: Tile, at: u32, turn: u32) -> vec4<u32> {
+fn fetch_b(tile: Tile, at: u32, iteration: u32) -> vec4<u32> {
   if TRANS_B == 0u {
-    return b[min(held_plane + at + turn * TURN_B * tile.b.ld, tile.b.last)];
+    return b[min(held_plane + at + iteration * ITERATION_ROWS_B * tile.b.ld, tile.b.last)];
   }
   let tap = held_tap;
-  let corner = held[turn];
+  let origin = held[iteration];
   let pixel = i32(tap.row) * params.tap_y * i32(params.width) + i32(tap.column) * params.tap_x;
-  let bits = (corner.rows >> tap.row) & (corner.columns >> tap.column) & 1u;
+  let bits = (origin.rows >> tap.row) & (origin.columns >> tap.column) & 1u;
   let inside = tap.row < params.filter_height && bits == 1u;
-  let group = select(0u, corner.at + u32(pixel) * pixel_eights() + tap.eight, inside);
-  if turn == FETCHES_B - 1u {
+  let group = select(0u, origin.at + u32(pixel) * pixel_vec8s() + tap.eight, inside);
+  if iteration == FETCHES_B - 1u {
     held_tap = tap_after(tap, held_step);
     held_step = held_whole_step;
   }
@@ -132,8 +132,8 @@ fn fetch_b(tile: Tile, at: u32, turn: u32) -> vec4<u32> {
 }
 
 // The tap that lies so many groups of eight channels after the first.
-fn tap_at(eights: u32) -> Tap {
-  let outer = small_quotient_rest(eights, params.channels / 8u, params.per_outer);
+fn tap_at(vec8s: u32) -> Tap {
+  let outer = small_quotient_rest(vec8s, params.channels / 8u, params.per_outer);
   let inner = small_quotient_rest(outer.x, params.filter_width, params.per_filter_row);
   return Tap(inner.x, inner.y, outer.y);
 }
@@ -151,13 +151,13 @@ fn tap_after(tap: Tap, step: Tap) -> Tap {
 }
 
 // A group of the first step, with 0 for what lies beyond it.
-fn keep_a(tile: Tile, index: u32, turn: u32, group: vec4<u32>) -> vec4<u32> {
-  return select(vec4<u32>(), group, lane_place(index, EIGHTS_A).y * 8u < tile.head);
+fn keep_a(tile: Tile, index: u32, iteration: u32, group: vec4<u32>) -> vec4<u32> {
+  return select(vec4<u32>(), group, lane_place(index, VEC8S_A).y * 8u < tile.head);
 }
 
-fn keep_b(tile: Tile, index: u32, turn: u32, group: vec4<u32>) -> vec4<u32> {
-  let place = lane_place(index, EIGHTS_B);
-  let k = select(place.x + turn * TURN_B, place.y * 8u, TRANS_B == 1u);
+fn keep_b(tile: Tile, index: u32, iteration: u32, group: vec4<u32>) -> vec4<u32> {
+  let place = lane_place(index, VEC8S_B);
+  let k = select(place.x + iteration * ITERATION_ROWS_B, place.y * 8u, TRANS_B == 1u);
   return select(vec4<u32>(), group, k < tile.head);
 }
 
@@ -168,14 +168,14 @@ fn write_out(tile: Tile, index: u32, inner: vec2<u32>) {
   const HALF = FRAGMENT / 2u;
   let subgroup = index / SUBGROUP;
   let lane = index % SUBGROUP;
-  let corner = vec2<u32>(tile.row, tile.column) + part_of(subgroup) + inner;
+  let origin = vec2<u32>(tile.row, tile.column) + part_of(subgroup) + inner;
   let sums = start_c(subgroup);
   let adjacent = select(params.filters, params.pixels, PLANES == 1u);
   if (tile.output | adjacent) % 4u == 0u {
     let four = vec2<u32>(lane / (FRAGMENT / 4u), lane % (FRAGMENT / 4u) * 4u);
     let cell = select(four.yx, four, PLANES == 1u);
     let half = select(vec2<u32>(0u, HALF), vec2<u32>(HALF, 0u), PLANES == 1u);
-    let place = corner + cell;
+    let place = origin + cell;
     let other = place + half;
     let at = place_in_output(tile, place) / 4u;
     let step = HALF * select(params.groups * params.filters, params.pixels, PLANES == 1u) / 4u;
@@ -187,7 +187,7 @@ fn write_out(tile: Tile, index: u32, inner: vec2<u32>) {
   } else {
     for (var i = lane; i < FRAGMENT * FRAGMENT; i += SUBGROUP) {
       let cell = vec2<u32>(i / FRAGMENT, i % FRAGMENT);
-      let place = corner + cell;
+      let place = origin + cell;
       if place.x < params.filters && place.y < params.rows {
         let sum = sh_c[sums + cell.x * STRIDE_C + cell.y];
         output[place_in_output(tile, place)] = TC(finish(sum, tile.first_filter + place.x));

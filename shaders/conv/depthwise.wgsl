@@ -9,7 +9,7 @@
 
 const THREADS: u32 = 128u;
 
-// The first result of an invocation, and its channels in fours.
+// The first result of an invocation, and its channels in vec4s.
 struct Place {
   image: u32,
   y: u32,
@@ -17,7 +17,7 @@ struct Place {
   four: u32,
 }
 
-fn fours() -> u32 {
+fn vec4s() -> u32 {
   return params.groups / 4u;
 }
 
@@ -25,9 +25,9 @@ fn place_of(i: u32) -> Place {
   let height = params.pixels / params.out_width;
   let bands = (height + ROWS - 1u) / ROWS;
   let blocks = (params.out_width + COLUMNS - 1u) / COLUMNS;
-  let block = i / fours();
+  let block = i / vec4s();
   let band = block / blocks;
-  return Place(band / bands, band % bands * ROWS, block % blocks * COLUMNS, i % fours());
+  return Place(band / bands, band % bands * ROWS, block % blocks * COLUMNS, i % vec4s());
 }
 
 // Four weights of a filter's channels, of which the weights of each lie together.
@@ -47,13 +47,13 @@ fn first_column(place: Place) -> i32 {
 // The vector at the beginning of row y of the source.
 fn row_start(place: Place, y: i32) -> u32 {
   let row = place.image * params.height + min(u32(y), params.height - 1u);
-  return params.input_offset / 4u + row * params.width * fours() + place.four;
+  return params.input_offset / 4u + row * params.width * vec4s() + place.four;
 }
 
 // What the source has there, or 0. It is read whether it exists or not, because branches would be waited for.
 fn at_column(row: u32, y: i32, x: i32) -> vec4<f32> {
   let inside = u32(y) < params.height && u32(x) < params.width;
-  let v = vec4<f32>(input4[row + min(u32(x), params.width - 1u) * fours()]);
+  let v = vec4<f32>(input4[row + min(u32(x), params.width - 1u) * vec4s()]);
   return select(vec4<f32>(), v, inside);
 }
 
@@ -76,7 +76,7 @@ fn write_out(place: Place, row: u32, column: u32, sums: vec4<f32>) {
       activate(ACTIVATION, sums.w),
     );
     let pixel = place.image * params.pixels + y * params.out_width + x;
-    output4[params.output_offset / 4u + pixel * fours() + place.four] = vec4<T>(v);
+    output4[params.output_offset / 4u + pixel * vec4s() + place.four] = vec4<T>(v);
   }
 }
 

@@ -3,7 +3,7 @@
 // have neighbouring pixels.
 //
 // What is summed over are units: a tap of the filter and four channels. The weights of many units are staged
-// at a time. A sum may be shared among PARTS invocations of a workgroup, which take turns with units, and be
+// at a time. A sum may be shared among PARTS invocations of a workgroup, which alternate with units, and be
 // made in slices of the channels, each of which has tiles and results of its own.
 //
 // The loop over units, `multiply`, is written by src/ops/conv/few_filters.rs, and calls the functions of this
@@ -14,10 +14,10 @@
 
 const THREADS: u32 = 128u;
 const LANES: u32 = THREADS / PARTS;
-const FOURS: u32 = FILTERS / 4u;
-const_assert FOURS == 1u || FOURS == 2u;
+const VEC4S: u32 = FILTERS / 4u;
+const_assert VEC4S == 1u || VEC4S == 2u;
 const ROOM: u32 = 1024u;
-const_assert PIXELS * FOURS * THREADS <= ROOM;
+const_assert PIXELS * VEC4S * THREADS <= ROOM;
 
 // The weights of units, of each channel those of four filters; then sums of four filters.
 var<workgroup> sh: array<vec4<f32>, ROOM>;
@@ -113,13 +113,13 @@ fn fetch_weights(tile: Tile, i: u32, first: u32, count: u32) -> Weights {
   let padded = (count + 3u) / 4u * 4u;
   let channel = select(i / places(), i % padded, interleaved);
   let place = select(i % places(), i / padded, interleaved);
-  let to = ((channel / 4u * places() + place) * 4u + channel % 4u) * FOURS;
+  let to = ((channel / 4u * places() + place) * 4u + channel % 4u) * VEC4S;
   let existing = vec2<u32>(first + min(channel, count - 1u), min(place, places() - 1u));
   let inner = select(existing.x * places() + existing.y, existing.y * params.channels + existing.x, interleaved);
   let at = params.filter_offset + tile.group * params.filters * taps() + inner;
   let inside = channel < count;
   let low = select(vec4<f32>(), four_weights(at, tile.filter_index), inside);
-  if FOURS == 1u {
+  if VEC4S == 1u {
     return Weights(to, low, low);
   }
   return Weights(to, low, select(vec4<f32>(), four_weights(at, tile.filter_index + 4u), inside));
@@ -127,7 +127,7 @@ fn fetch_weights(tile: Tile, i: u32, first: u32, count: u32) -> Weights {
 
 fn stage_weights(weights: Weights) {
   sh[weights.to] = weights.low;
-  if FOURS == 2u {
+  if VEC4S == 2u {
     sh[weights.to + 1u] = weights.high;
   }
 }
@@ -171,14 +171,14 @@ fn under(tile: Tile, origin: InputOrigin, unit: Unit, tap: u32, channel: u32, co
 
 // Adds the parts of the sums, and writes the results.
 fn write_out(tile: Tile, index: u32) {
-  for (var i = index; i < LANES * PIXELS * FOURS; i += THREADS) {
+  for (var i = index; i < LANES * PIXELS * VEC4S; i += THREADS) {
     var sums = vec4<f32>();
     for (var part = 0u; part < PARTS; part++) {
-      sums += sh[part * (LANES * PIXELS * FOURS) + i];
+      sums += sh[part * (LANES * PIXELS * VEC4S) + i];
     }
     let four = i / LANES;
-    let row = tile.row + four / FOURS * LANES + i % LANES;
-    let column = tile.filter_index + four % FOURS * 4u;
+    let row = tile.row + four / VEC4S * LANES + i % LANES;
+    let column = tile.filter_index + four % VEC4S * 4u;
     if row < params.rows && column < params.filters {
       let f = tile.group * params.filters + column;
       let place = quotient_rest(row, params.pixels, params.per_image);

@@ -3,7 +3,7 @@
 // whole batch: what the input has under a tap times the output's gradient. A batch of products is made: of
 // each group, or where sums are long, of pieces of them, which lie one after another.
 //
-// needs: T, TR (of the result), INTERLEAVED (the channels of a pixel are adjacent), lib/quotient, lib/source_fours
+// needs: T, TR (of the result), INTERLEAVED (the channels of a pixel are adjacent), lib/quotient, lib/source_vec4s
 // and what lib/tile_product needs
 
 const A_ALONG_K: u32 = 1u - INTERLEAVED;
@@ -125,8 +125,8 @@ fn given(tile: Tile, filter_index: u32, pixel: Pixel, wanted: bool) -> vec4<f32>
 }
 
 // Four filters by four pixels, of which `count` are to be had.
-fn block_b(tile: Tile, corner: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
-  let place = corner + lane;
+fn block_b(tile: Tile, origin: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
+  let place = origin + lane;
   let a = summand_of(place.y);
   let b = after(a);
   let c = after(b);

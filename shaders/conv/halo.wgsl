@@ -63,8 +63,8 @@ fn place_of(tile: Tile, cell: u32) -> vec3<u32> {
 }
 
 // Where the first channels of a group of eight of a cell are, if these aren't zeros.
-fn source_of(tile: Tile, index: u32, turn: u32) -> u32 {
-  let i = turn * THREADS + index;
+fn source_of(tile: Tile, index: u32, iteration: u32) -> u32 {
+  let i = iteration * THREADS + index;
   let place = place_of(tile, i / 2u);
   let y = place.y - 1u;
   let x = place.z - 1u;
@@ -79,8 +79,8 @@ fn fetch(source: u32, group: u32) -> vec4<u32> {
 }
 
 // Puts eight channels of a cell to where the fragments of weights have them.
-fn stage(index: u32, turn: u32, group: vec4<u32>) {
-  let i = turn * THREADS + index;
+fn stage(index: u32, iteration: u32, group: vec4<u32>) {
+  let i = iteration * THREADS + index;
   if i < 2u * params.cells {
     let at = i / 2u * STRIDE + i % 2u;
     sh[at] = halves(group.xz);
@@ -137,7 +137,7 @@ fn bias_high(lane: u32, f: u32, low: vec4<f32>) -> vec4<f32> {
   return vec4<f32>(bias_at(f + lane / 4u + FRAGMENT / 2u));
 }
 
-// Where the results of an invocation begin in the fragment of pixels `fragment`, in eights; NOWHERE if
+// Where the results of an invocation begin in the fragment of pixels `fragment`, in vec8s; NOWHERE if
 // there are none. Those of the first fragment of filters.
 struct Row {
   at: u32,

@@ -34,8 +34,8 @@ fn load_filter(tile: Tile, f: u32, k: u32, count: u32) -> vec4<f32> {
 
 // Four filters by four taps, of which `count` are to be had. Beyond the last filter, these are those of
 // another.
-fn block_b(tile: Tile, corner: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
-  let place = corner + lane;
+fn block_b(tile: Tile, origin: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
+  let place = origin + lane;
   return transpose(mat4x4<f32>(
     load_filter(tile, place.x, place.y, count),
     load_filter(tile, place.x + 1u, place.y, count),
@@ -59,8 +59,8 @@ fn make_tile(flat: u32, index: u32) {
   let across = flat / params.tiles_n;
   let group_slice = across / params.tiles_m;
   let slice = group_slice / params.groups;
-  let corner = vec2<u32>((across % params.tiles_m) * TILE_M, (flat % params.tiles_n) * TILE_N);
+  let origin = vec2<u32>((across % params.tiles_m) * TILE_M, (flat % params.tiles_n) * TILE_N);
   let first = slice * params.slice;
   slice_offset = slice * params.rows * params.groups * params.filters;
-  tile_product(Tile(corner.x, corner.y, group_slice % params.groups), index, first, min(taps() - first, params.slice));
+  tile_product(Tile(origin.x, origin.y, group_slice % params.groups), index, first, min(taps() - first, params.slice));
 }

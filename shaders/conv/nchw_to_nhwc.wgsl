@@ -17,17 +17,17 @@ struct Eight {
 }
 
 fn eight_of(i: u32, pixels: u32, groups: u32, block: vec2<u32>) -> Eight {
-  let eights = params.channels_out / 8u;
+  let vec8s = params.channels_out / 8u;
   // The block, how many have all pixels, and the place within it, whose groups of eight channels are adjacent.
   let nth = i / (block.x * block.y);
   let across = pixels / block.x;
   let place = i % (block.x * block.y);
   let pixel = nth % across * block.x + place / block.y;
   let plane = nth / across * block.y + place % block.y;
-  let eight = plane % (eights * groups);
-  let image = plane / (eights * groups);
-  let first = eight % eights * 8u;
-  let channel = eight / eights * params.channels + first;
+  let eight = plane % (vec8s * groups);
+  let image = plane / (vec8s * groups);
+  let first = eight % vec8s * 8u;
+  let channel = eight / vec8s * params.channels + first;
   let all = groups * params.channels;
   let planes = (image * all + channel) * pixels + pixel;
   let adjacent = (image * pixels + pixel) * all + channel;
@@ -36,12 +36,12 @@ fn eight_of(i: u32, pixels: u32, groups: u32, block: vec2<u32>) -> Eight {
     select(planes, adjacent, interleaved),
     select(pixels, 1u, interleaved),
     min(max(params.channels, first) - first, 8u),
-    (image * pixels + pixel) * eights * groups + eight,
+    (image * pixels + pixel) * vec8s * groups + eight,
   );
 }
 
 fn copy_image(i: u32) {
-  let eight = eight_of(i, params.pixels, params.groups, vec2(params.block_pixels, params.block_eights));
+  let eight = eight_of(i, params.pixels, params.groups, vec2(params.block_pixels, params.block_vec8s));
   var numbers: array<f32, 8>;
   for (var j = 0u; j < 8u; j++) {
     if j < eight.count {

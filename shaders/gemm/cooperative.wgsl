@@ -47,24 +47,24 @@ fn tile_of(flat: u32) -> Tile {
 
 // A matrix that begins at `base`: `across` of it is the tile's place in the dimension of length `extent` that
 // it does not share with the other; k runs from row to row or along the rows.
-fn operand(base: u32, ld: u32, across: u32, extent: u32, k: u32, k_down: bool) -> Operand {
-  let rows = select(extent, k, k_down);
-  let columns = select(k, extent, k_down);
-  let first = base + select(across * ld, across, k_down);
+fn operand(base: u32, ld: u32, across: u32, extent: u32, k: u32, mn_major: bool) -> Operand {
+  let rows = select(extent, k, mn_major);
+  let columns = select(k, extent, mn_major);
+  let first = base + select(across * ld, across, mn_major);
   return Operand(first / UNIT, (base + (rows - 1u) * ld + columns + 7u) / 8u - 1u, ld / UNIT);
 }
 
-// The group that is `turn` turns below an invocation's first.
-fn fetch_a(tile: Tile, at: u32, turn: u32) -> vec4<u32> {
-  let i = at + turn * TURN_A * tile.a.ld;
+// The group that is `iteration` iterations below an invocation's first.
+fn fetch_a(tile: Tile, at: u32, iteration: u32) -> vec4<u32> {
+  let i = at + iteration * ITERATION_ROWS_A * tile.a.ld;
   if SHIFTED == 1u {
     return shifted_vector(a[min(i / 8u, tile.a.last)], a[min(i / 8u + 1u, tile.a.last)], i);
   }
   return a[min(i, tile.a.last)];
 }
 
-fn fetch_b(tile: Tile, at: u32, turn: u32) -> vec4<u32> {
-  let i = at + turn * TURN_B * tile.b.ld;
+fn fetch_b(tile: Tile, at: u32, iteration: u32) -> vec4<u32> {
+  let i = at + iteration * ITERATION_ROWS_B * tile.b.ld;
   if SHIFTED == 1u {
     return shifted_vector(b[min(i / 8u, tile.b.last)], b[min(i / 8u + 1u, tile.b.last)], i);
   }
@@ -78,18 +78,18 @@ fn first_of(group: vec4<u32>, count: u32) -> vec4<u32> {
 }
 
 // A group of the first step, with 0 for what lies beyond it.
-fn keep_a(tile: Tile, index: u32, turn: u32, group: vec4<u32>) -> vec4<u32> {
-  let place = lane_place(index, EIGHTS_A);
-  let k = select(place.y * 8u, place.x + turn * TURN_A, TRANS_A == 1u);
+fn keep_a(tile: Tile, index: u32, iteration: u32, group: vec4<u32>) -> vec4<u32> {
+  let place = lane_place(index, VEC8S_A);
+  let k = select(place.y * 8u, place.x + iteration * ITERATION_ROWS_A, TRANS_A == 1u);
   if SHIFTED == 1u && !(TRANS_A == 1u) {
     return first_of(group, max(tile.head, k) - k);
   }
   return select(vec4<u32>(), group, k < tile.head);
 }
 
-fn keep_b(tile: Tile, index: u32, turn: u32, group: vec4<u32>) -> vec4<u32> {
-  let place = lane_place(index, EIGHTS_B);
-  let k = select(place.y * 8u, place.x + turn * TURN_B, TRANS_B == 0u);
+fn keep_b(tile: Tile, index: u32, iteration: u32, group: vec4<u32>) -> vec4<u32> {
+  let place = lane_place(index, VEC8S_B);
+  let k = select(place.y * 8u, place.x + iteration * ITERATION_ROWS_B, TRANS_B == 0u);
   if SHIFTED == 1u && !(TRANS_B == 0u) {
     return first_of(group, max(tile.head, k) - k);
   }

@@ -13,9 +13,9 @@ const DOWN: u32 = 4u;
 // Where four elements at k lie from a matrix's first: those of op(A) from a row on, those of op(B) from a
 // column on. Beyond the last row or column they are others of the matrix: what becomes of them is not
 // written.
-fn places(across: u32, extent: u32, k: u32, ld: u32, k_down: bool) -> vec4<u32> {
+fn places(across: u32, extent: u32, k: u32, ld: u32, mn_major: bool) -> vec4<u32> {
   let four = min(vec4<u32>(across, across + 1u, across + 2u, across + 3u), vec4<u32>(extent - 1u));
-  return select(four * ld + k, k * ld + four, k_down);
+  return select(four * ld + k, k * ld + four, mn_major);
 }
 
 // A block of op(A) or op(B) at a vector: one column of the matrix for each k.
@@ -113,14 +113,14 @@ fn main(workgroup: Workgroup, @builtin(local_invocation_index) index: u32) {
     return;
   }
   let place = tile_place(flat);
-  let corner = place.xy * vec2<u32>(8u * DOWN, 16u * ACROSS);
-  let row = corner.x + index / ACROSS * 8u;
-  let column = corner.y + index % ACROSS * 16u;
+  let origin = place.xy * vec2<u32>(8u * DOWN, 16u * ACROSS);
+  let row = origin.x + index / ACROSS * 8u;
+  let column = origin.y + index % ACROSS * 16u;
   let matrix = place.z;
   let end = depth(matrix);
   // Uniform in the workgroup: software drivers make loads one by one in loops that end earlier for some
   // invocations.
-  let is_whole = corner.x + 8u * DOWN <= params.m && corner.y + 16u * ACROSS <= params.n;
+  let is_whole = origin.x + 8u * DOWN <= params.m && origin.y + 16u * ACROSS <= params.n;
   let whole = select(0u, end - end % 4u, VEC == 1u && is_whole);
   var upper: Sums;
   var lower: Sums;

@@ -1,19 +1,19 @@
 // C = activation(alpha · op(A) · B + beta · C + bias) for each matrix of a batch, where A is one row, and B's
 // rows don't run along k: what takes the time is reading B once.
 //
-// A workgroup makes COLUMNS columns of C. Each of its invocations reads a vector of B from AHEAD rows at
+// A workgroup makes COLUMNS columns of C. Each of its invocations reads a vector of B from UNROLL rows at
 // once, and its neighbours what follows in those rows; THREADS_PER_OUTPUT invocations share each sum and add
 // their parts at the end. V is a vector if the start, the leading dimension, the batch stride and the columns
 // of B are whole vectors, else one number.
 //
 // With TRANS_C, the product was transposed as a whole, so that one column became one row.
 //
-// needs: TA, T, TC, A, THREADS_PER_OUTPUT, AHEAD, TRANS_A, TRANS_C, ACTIVATION, lib/matmul, vec, lib/workgroup_tiles
+// needs: TA, T, TC, A, THREADS_PER_OUTPUT, UNROLL, TRANS_A, TRANS_C, ACTIVATION, lib/matmul, vec, lib/workgroup_tiles
 
 const THREADS: u32 = 1024u;
 const GROUPS: u32 = THREADS / THREADS_PER_OUTPUT;
 const COLUMNS: u32 = GROUPS * WIDTH;
-const STEP: u32 = THREADS_PER_OUTPUT * AHEAD;
+const STEP: u32 = THREADS_PER_OUTPUT * UNROLL;
 
 var<workgroup> sh: array<vec4<f32>, THREADS>;
 
@@ -60,16 +60,16 @@ fn make_tile(flat: u32, index: u32) {
   var sums: array<f32, 8>;
   let steps = (end + STEP - 1u) / STEP;
   for (var step = 0u; step < steps; step++) {
-    var v: array<V, AHEAD>;
-    var x: array<f32, AHEAD>;
-    for (var u = 0u; u < AHEAD; u++) {
+    var v: array<V, UNROLL>;
+    var x: array<f32, UNROLL>;
+    for (var u = 0u; u < UNROLL; u++) {
       // Beyond k, the last row is read and not used: loads under conditions would wait for each other.
       let k = step * STEP + u * THREADS_PER_OUTPUT + place.lane;
       let row = min(k, end - 1u);
       v[u] = select(V(), b[first_b + row * ld], k < end);
       x[u] = select(0.0, f32(a[first_a + row * a_step]), k < end);
     }
-    for (var u = 0u; u < AHEAD; u++) {
+    for (var u = 0u; u < UNROLL; u++) {
       let numbers = unpack(v[u]);
       for (var l = 0u; l < WIDTH; l++) {
         sums[l] = fma(x[u], numbers[l], sums[l]);

@@ -1,7 +1,7 @@
 // C = activation(alpha · op(A) · op(B) + beta · C + bias) for each matrix of a batch, of sums so short that
 // what takes the time is writing C, or waiting for memory once.
 //
-// Each invocation makes ROWS × SPAN results straight from memory, DEPTH values of k at a time: there is no
+// Each invocation makes ROWS × COLUMNS_PER_THREAD results straight from memory, DEPTH values of k at a time: there is no
 // barrier, and one wait for loads in each step. Its rows and columns are far apart, so that its neighbours
 // read and write neighbouring elements, wherever rows begin in memory.
 //
@@ -12,7 +12,7 @@
 // The loop over k, `multiply`, is written by src/ops/matmul/outer.rs, as each number needs a name of its own.
 // It calls the functions of this file.
 //
-// needs: TA, TB, TC, ROWS, SPAN, DEPTH, ACROSS, TRANS_A, TRANS_B, ACTIVATION, multiply, lib/matmul
+// needs: TA, TB, TC, ROWS, COLUMNS_PER_THREAD, DEPTH, ACROSS, TRANS_A, TRANS_B, ACTIVATION, multiply, lib/matmul
 
 const THREADS: u32 = 128u;
 const DOWN: u32 = THREADS / max(ACROSS, 1u);
@@ -45,7 +45,7 @@ fn place_of(flat: u32, index: u32) -> Place {
   let tile = tile_place(flat);
   return Place(
     tile.x * DOWN * ROWS + index / WIDTH,
-    tile.y * WIDTH * SPAN + index % WIDTH,
+    tile.y * WIDTH * COLUMNS_PER_THREAD + index % WIDTH,
     DOWN,
     WIDTH,
     tile.z,

@@ -6,7 +6,7 @@
 // at the end.
 //
 // Operands go from memory straight into fragments. An invocation reads vectors along k of those rows that it
-// has elements of, and takes their numbers for its elements in turn. These are of other k than the numbers',
+// has elements of, and takes their numbers for its elements one after the other. These are of other k than the numbers',
 // but it is the same change of order for both operands, so that the sums are the same.
 //
 // The starts, the batch strides, the leading dimensions and k are whole vectors.
@@ -24,7 +24,7 @@ const COLUMNS: u32 = 2u * FRAGMENT;
 // Elements of a vector, and vectors of a row for a subgroup and for the workgroup.
 const WIDTH: u32 = 8u;
 const STEP: u32 = 8u;
-const TURN: u32 = SUBGROUPS * STEP;
+const K_BLOCK: u32 = SUBGROUPS * STEP;
 
 // The sums of each subgroup, fragment by fragment.
 var<workgroup> sh: array<f32, SUBGROUPS * ROWS * COLUMNS>;
@@ -102,10 +102,10 @@ fn make_tile(flat: u32, index: u32) {
   let lane = index % SUBGROUP;
   let rows = rows_of(place, lane / 4u);
   let end = depth(place.z) / WIDTH;
-  let turns = (end + TURN - 1u) / TURN;
-  let pad = turns * TURN - end;
+  let k_blocks = (end + K_BLOCK - 1u) / K_BLOCK;
+  let pad = k_blocks * K_BLOCK - end;
 
-  // Neighbours read what is adjacent. The first turn is filled up with zeros from its beginning.
+  // Neighbours read what is adjacent. The first k-block is filled up with zeros from its beginning.
   let first = subgroup * STEP + lane % 4u + vec2<u32>(0u, 4u);
   let exists = first >= vec2<u32>(pad);
   var operands = fetch(rows, max(first, vec2<u32>(pad)) - pad);
@@ -114,15 +114,15 @@ fn make_tile(flat: u32, index: u32) {
   operands.right_next = keep(operands.right_next, exists);
   var sums = Sums();
   var sums_next = Sums();
-  // After the first turn, each workgroup begins at another place, or all would ask for the same of A at a
+  // After the first k-block, each workgroup begins at another place, or all would ask for the same of A at a
   // time.
-  var next = flat % max(turns - 1u, 1u);
-  for (var turn = 1u; turn <= turns; turn++) {
+  var next = flat % max(k_blocks - 1u, 1u);
+  for (var k_block = 1u; k_block <= k_blocks; k_block++) {
     sums = add_products(operands.left, operands.right, sums);
     sums_next = add_products(operands.left, operands.right_next, sums_next);
-    if turn < turns {
-      operands = fetch(rows, (1u + next) * TURN + first - pad);
-      next = select(next + 1u, 0u, next + 2u == turns);
+    if k_block < k_blocks {
+      operands = fetch(rows, (1u + next) * K_BLOCK + first - pad);
+      next = select(next + 1u, 0u, next + 2u == k_blocks);
     }
   }
 

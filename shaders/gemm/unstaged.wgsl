@@ -19,7 +19,7 @@
 //
 // With TRANS_C, the product was transposed as a whole: C is written by columns.
 //
-// needs: T = f16, TC, TILE_M, TILE_N, SUBGROUPS_M, SUBGROUPS_N, SUBGROUPS_K, AHEAD, TRANS_A, TRANS_B, TRANS_C,
+// needs: T = f16, TC, TILE_M, TILE_N, SUBGROUPS_M, SUBGROUPS_N, SUBGROUPS_K, PREFETCH, TRANS_A, TRANS_B, TRANS_C,
 // ACTIVATION, lib/matmul, lib/fragment_elements, lib/workgroup_tiles, and of the step: VecA, VecB, multiply
 
 const SUBGROUP: u32 = 32u;
@@ -35,8 +35,8 @@ const FRAGMENTS_N: u32 = PART_N / FRAGMENT;
 // Elements of k that an invocation reads of a row, and that a subgroup and the workgroup take at once.
 const WIDTH: u32 = 8u;
 const DEPTH: u32 = 4u * WIDTH;
-const STEP: u32 = AHEAD * DEPTH;
-const TURN: u32 = SUBGROUPS_K * STEP;
+const STEP: u32 = PREFETCH * DEPTH;
+const K_BLOCK: u32 = SUBGROUPS_K * STEP;
 
 // Rows or columns of a part that an invocation has elements of.
 const OWN_M: u32 = PART_M / 8u;
@@ -101,7 +101,7 @@ fn fetch_b(start: u32, k: u32) -> VecB {
   return b[start + select(k / WIDTH, k * (params.b_ld / OWN_N), TRANS_B == 0u)];
 }
 
-// The vector at `k` in the first turn, which is filled up with zeros from its beginning.
+// The vector at `k` in the first k-block, which is filled up with zeros from its beginning.
 fn first_a(start: u32, k: u32, pad: u32) -> VecA {
   return select(VecA(), fetch_a(start, max(k, pad) - pad), k >= pad);
 }
@@ -110,10 +110,10 @@ fn first_b(start: u32, k: u32, pad: u32) -> VecB {
   return select(VecB(), fetch_b(start, max(k, pad) - pad), k >= pad);
 }
 
-// The turn after the first with which a workgroup goes on. Those of one row of tiles go on at different
+// The k-block after the first with which a workgroup goes on. Those of one row of tiles go on at different
 // places, or all would ask for the same of A at a time.
-fn first_place(flat: u32, turns: u32) -> u32 {
-  return select(0u, flat % max(turns - 1u, 1u), params.tiles_m == 1u);
+fn first_place(flat: u32, k_blocks: u32) -> u32 {
+  return select(0u, flat % max(k_blocks - 1u, 1u), params.tiles_m == 1u);
 }
 
 // Elements of two columns, of which four rows of k have a pair each.

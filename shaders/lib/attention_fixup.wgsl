@@ -12,13 +12,13 @@
 @group(0) @binding(7) var<storage, read_write> o: array<T>;
 
 // Vectors of four in an output.
-fn fours_of_part() -> u32 {
+fn vec4s_of_part() -> u32 {
   return (v_head_dim() + 3u) / 4u;
 }
 
 // Words of a row's part.
 fn part_length() -> u32 {
-  return 4u * fours_of_part() + 2u;
+  return 4u * vec4s_of_part() + 2u;
 }
 
 // Rows that have room in a part of the tile.
@@ -39,14 +39,14 @@ fn own_part(group: vec3<u32>, groups: vec3<u32>, row: u32) -> u32 {
 
 // Writes an element of a row of the tile.
 fn put_number(group: vec3<u32>, groups: vec3<u32>, row: u32, number: u32, sum: f32) {
-  let at = own_part(group, groups, row) + 2u + number % 4u * fours_of_part() + number / 4u;
+  let at = own_part(group, groups, row) + 2u + number % 4u * vec4s_of_part() + number / 4u;
   atomicStore(&fixup[at], bitcast<u32>(sum));
 }
 
 // Writes four neighbouring elements of a row of the tile.
 fn put_four(tile: Tile, group: vec3<u32>, groups: vec3<u32>, row: u32, four: u32, sum: vec4<f32>) {
   let at = own_part(group, groups, row) + 2u + four;
-  let step = fours_of_part();
+  let step = vec4s_of_part();
   let bits = bitcast<vec4<u32>>(sum);
   atomicStore(&fixup[at], bits.x);
   atomicStore(&fixup[at + step], bits.y);
@@ -89,7 +89,7 @@ fn load_pieces(places: vec4<u32>) -> vec4<f32> {
 
 // Four elements of a part.
 fn load_four(at: u32) -> vec4<f32> {
-  let step = fours_of_part();
+  let step = vec4s_of_part();
   return load_pieces(at + 2u + vec4<u32>(0u, step, 2u * step, 3u * step));
 }
 
@@ -147,16 +147,16 @@ fn finish(tile: Tile, index: u32, group: vec3<u32>, groups: vec3<u32>) {
   }
 
   let length = part_length();
-  let fours = fours_of_part();
+  let vec4s = vec4s_of_part();
   let step = part_rows() * length;
   let last = groups.x - 1u;
   let first = COUNTERS + counter * groups.x * step;
   // An invocation has four elements of a row, and another four after them if there are more than invocations. One text serves
-  // all turns of these loops, as instructions that a turn doesn't run have to be fetched or jumped over all the same.
-  let items = min(ROWS, rows() - tile.row) * fours;
+  // all iterations of these loops, as instructions that an iteration doesn't run have to be fetched or jumped over.
+  let items = min(ROWS, rows() - tile.row) * vec4s;
   for (var item = index; item < items; item += THREADS) {
-    let row = item / fours;
-    let four = item % fours;
+    let row = item / vec4s;
+    let four = item % vec4s;
     var all = Gathered(LOWEST, 0.0, vec4<f32>());
     for (var piece = 0u; piece < groups.x; piece += 8u) {
       all = gathered(all, load_eight(first + row * length, four, step, piece, last), piece, last);

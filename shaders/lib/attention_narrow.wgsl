@@ -1,5 +1,5 @@
 // Keys and values of attention that are read number by number, four at a time, and 0 where a vector has no more.
-// Written out, as drivers may count the turns of loops.
+// Written out, as drivers may count the iterations of loops.
 //
 // needs: HALF_KV, lib/attention_narrow_q, the bindings `k` and `v`
 

@@ -1,5 +1,5 @@
 // Queries of attention that are read number by number, four at a time, and 0 where a vector has no more. Written
-// out, as drivers may count the turns of loops.
+// out, as drivers may count the iterations of loops.
 //
 // needs: HALF_Q, the binding `q`
 

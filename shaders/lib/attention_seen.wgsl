@@ -85,7 +85,7 @@ fn is_hidden(row: u32, key: u32) -> bool {
 }
 
 // The sum of sixteen products of a query's and a key's elements from `d` on, or of as many as there are.
-// Written out, as drivers may count the turns of loops.
+// Written out, as drivers may count the iterations of loops.
 fn products_of_16(q_start: u32, k_start: u32, d: u32) -> f32 {
   return products_of_4(q_start, k_start, d) + products_of_4(q_start, k_start, d + 4u)
     + products_of_4(q_start, k_start, d + 8u) + products_of_4(q_start, k_start, d + 12u);

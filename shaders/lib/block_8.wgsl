@@ -5,7 +5,7 @@
 const WIDTH = 8u;
 
 // Transposes the square whose first vectors in src and dst are `first`, each `step` vectors from the next.
-fn turn(first: vec2<u32>, step: vec2<u32>) {
+fn transpose_square(first: vec2<u32>, step: vec2<u32>) {
   let a = src[first.x];
   let b = src[first.x + step.x];
   let c = src[first.x + 2u * step.x];

@@ -21,23 +21,23 @@ const PART_K: u32 = TILE_K / SUBGROUPS_K;
 // once.
 const ROWS_A: u32 = TILE_M * (1u - TRANS_A) + TILE_K * TRANS_A;
 const ROWS_B: u32 = TILE_K * (1u - TRANS_B) + TILE_N * TRANS_B;
-const EIGHTS_A: u32 = TILE_M * TILE_K / ROWS_A / 8u;
-const EIGHTS_B: u32 = TILE_N * TILE_K / ROWS_B / 8u;
-// Rows that the workgroup moves in one turn.
-const TURN_A: u32 = THREADS / EIGHTS_A;
-const TURN_B: u32 = THREADS / EIGHTS_B;
+const VEC8S_A: u32 = TILE_M * TILE_K / ROWS_A / 8u;
+const VEC8S_B: u32 = TILE_N * TILE_K / ROWS_B / 8u;
+// Rows that the workgroup moves in one iteration.
+const ITERATION_ROWS_A: u32 = THREADS / VEC8S_A;
+const ITERATION_ROWS_B: u32 = THREADS / VEC8S_B;
 
 // Rows of workgroup memory, in vectors of four: 16 bytes longer than their content, against bank conflicts.
-const STRIDE_A: u32 = 2u * EIGHTS_A + 2u;
-const STRIDE_B: u32 = 2u * EIGHTS_B + 2u;
+const STRIDE_A: u32 = 2u * VEC8S_A + 2u;
+const STRIDE_B: u32 = 2u * VEC8S_B + 2u;
 // The stride of a fragment of sums, in elements. Its rows are not padded: with a little more workgroup memory,
 // only one workgroup would fit on a compute unit of the devices that this is for.
 const STRIDE_C: u32 = FRAGMENT;
 
 const_assert TILE_M % SUBGROUPS_M == 0u && TILE_N % SUBGROUPS_N == 0u;
 const_assert PART_M % FRAGMENT == 0u && PART_N % FRAGMENT == 0u && PART_K % FRAGMENT == 0u;
-const_assert THREADS % EIGHTS_A == 0u;
-const_assert THREADS % EIGHTS_B == 0u && ROWS_B % TURN_B == 0u;
+const_assert THREADS % VEC8S_A == 0u;
+const_assert THREADS % VEC8S_B == 0u && ROWS_B % ITERATION_ROWS_B == 0u;
 
 var<workgroup> sh_a: array<vec4<f16>, ROWS_A * STRIDE_A>;
 var<workgroup> sh_b: array<vec4<f16>, ROWS_B * STRIDE_B>;
@@ -56,42 +56,42 @@ struct Operand {
 // Where an invocation's first group lies in a step's part of an operand, as (row, group of the row).
 // Neighbours take what is adjacent in memory; of rows of four groups, those are put side by side that lie in
 // different banks.
-fn lane_place(index: u32, eights: u32) -> vec2<u32> {
-  if eights == 4u {
+fn lane_place(index: u32, vec8s: u32) -> vec2<u32> {
+  if vec8s == 4u {
     let four = index / 4u % 8u;
     return vec2<u32>(index / 32u * 8u + four / 2u + four % 2u * 4u, index % 4u);
   }
-  return vec2<u32>(index / eights, index % eights);
+  return vec2<u32>(index / vec8s, index % vec8s);
 }
 
 // The first group that an invocation reads.
-fn start(operand: Operand, index: u32, eights: u32) -> u32 {
-  let place = lane_place(index, eights);
+fn start(operand: Operand, index: u32, vec8s: u32) -> u32 {
+  let place = lane_place(index, vec8s);
   return operand.first + place.x * operand.ld + place.y * (8u / UNIT);
 }
 
 // From one place in k to another that is `k` further.
-fn along_k(operand: Operand, k: u32, k_down: bool) -> u32 {
-  return select(k / UNIT, k * operand.ld, k_down);
+fn along_k(operand: Operand, k: u32, mn_major: bool) -> u32 {
+  return select(k / UNIT, k * operand.ld, mn_major);
 }
 
 // Where an invocation puts its first group into workgroup memory.
-fn slot(index: u32, eights: u32, stride: u32) -> u32 {
-  let place = lane_place(index, eights);
+fn slot(index: u32, vec8s: u32, stride: u32) -> u32 {
+  let place = lane_place(index, vec8s);
   return place.x * stride + place.y * 2u;
 }
 
-fn stage_a(at: u32, turn: u32, group: vec4<u32>) {
-  if ROWS_A % TURN_A != 0u && at + turn * TURN_A * STRIDE_A >= ROWS_A * STRIDE_A {
+fn stage_a(at: u32, iteration: u32, group: vec4<u32>) {
+  if ROWS_A % ITERATION_ROWS_A != 0u && at + iteration * ITERATION_ROWS_A * STRIDE_A >= ROWS_A * STRIDE_A {
     return;
   }
-  sh_a[at + turn * TURN_A * STRIDE_A] = halves(group.xy);
-  sh_a[at + turn * TURN_A * STRIDE_A + 1u] = halves(group.zw);
+  sh_a[at + iteration * ITERATION_ROWS_A * STRIDE_A] = halves(group.xy);
+  sh_a[at + iteration * ITERATION_ROWS_A * STRIDE_A + 1u] = halves(group.zw);
 }
 
-fn stage_b(at: u32, turn: u32, group: vec4<u32>) {
-  sh_b[at + turn * TURN_B * STRIDE_B] = halves(group.xy);
-  sh_b[at + turn * TURN_B * STRIDE_B + 1u] = halves(group.zw);
+fn stage_b(at: u32, iteration: u32, group: vec4<u32>) {
+  sh_b[at + iteration * ITERATION_ROWS_B * STRIDE_B] = halves(group.xy);
+  sh_b[at + iteration * ITERATION_ROWS_B * STRIDE_B + 1u] = halves(group.zw);
 }
 
 // The (row, column) in the tile of a part. The subgroups that share it follow each other.

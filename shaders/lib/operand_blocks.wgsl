@@ -4,8 +4,8 @@
 // needs: a, a4, b, b4, VEC, TRANS_A, TRANS_B, COLUMN_STEP, Tile, lib/matmul
 
 // The last element of a matrix of at least one element that begins at `base`.
-fn last_of(base: u32, ld: u32, across: u32, k: u32, k_down: bool) -> u32 {
-  return base + select(across - 1u, k - 1u, k_down) * ld + select(k, across, k_down) - 1u;
+fn last_of(base: u32, ld: u32, across: u32, k: u32, mn_major: bool) -> u32 {
+  return base + select(across - 1u, k - 1u, mn_major) * ld + select(k, across, mn_major) - 1u;
 }
 
 // Four adjacent elements, none beyond the last.
@@ -48,8 +48,8 @@ fn keep(block: mat4x4<f32>, count: u32) -> mat4x4<f32> {
 }
 
 // How far an element is from a matrix's first.
-fn along(place: vec2<u32>, ld: u32, k_down: bool) -> u32 {
-  return select(place.x * ld + place.y, place.y * ld + place.x, k_down);
+fn along(place: vec2<u32>, ld: u32, mn_major: bool) -> u32 {
+  return select(place.x * ld + place.y, place.y * ld + place.x, mn_major);
 }
 
 // The block of op(A) at (row, k), one column of the matrix for each k, of which `count` are to be had. The
@@ -59,8 +59,8 @@ fn block_a(tile: Tile, outer: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<
   const K_DOWN = TRANS_A == 1u;
   let base = params.a_offset + tile.batch * params.a_batch;
   let last = last_of(base, params.a_ld, params.m, depth(tile.batch), K_DOWN);
-  let corner = base + along(outer, params.a_ld, K_DOWN);
-  let i = corner + along(lane, params.a_ld, K_DOWN);
+  let origin = base + along(outer, params.a_ld, K_DOWN);
+  let i = origin + along(lane, params.a_ld, K_DOWN);
   let stored = mat4x4<f32>(
     four_a(i, last),
     four_a(i + params.a_ld, last),
@@ -78,8 +78,8 @@ fn block_b(tile: Tile, outer: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<
   const K_DOWN = TRANS_B == 0u;
   let base = params.b_offset + tile.batch * params.b_batch;
   let last = last_of(base, params.b_ld, params.n, depth(tile.batch), K_DOWN);
-  let corner = base + along(outer, params.b_ld, K_DOWN);
-  let i = corner + along(lane, params.b_ld, K_DOWN);
+  let origin = base + along(outer, params.b_ld, K_DOWN);
+  let i = origin + along(lane, params.b_ld, K_DOWN);
   let inner = select(1u, COLUMN_STEP, K_DOWN);
   let outer_step = select(COLUMN_STEP, 1u, K_DOWN) * params.b_ld;
   let stored = mat4x4<f32>(

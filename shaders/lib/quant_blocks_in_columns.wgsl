@@ -146,7 +146,7 @@ fn multiply(place: Place, index: u32, held: HeldRows) -> ProductSums {
   let rows = rows_of_b(place, lane / 4u);
   let row_of_a = rows_of_a(place, 0u).x;
   var sums: vec2<f32>;
-  // From the last step to the first, so that sums of a turn of the loop are always of columns within the row.
+  // From the last step to the first, so that sums of an iteration are always of columns within the row.
   var step = i32((params.units + UNITS - 1u) / UNITS) - 1 - i32(index / SUBGROUP % shares());
   if HALF_BLOCKS == 0u {
     // The first weights are on their way while rows are prepared. The last unit stands for those beyond it.

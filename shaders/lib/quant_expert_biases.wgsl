@@ -4,8 +4,8 @@
 
 fn biases_of(row: u32, column: u32) -> f32 {
   var sum = 0.0;
-  for (var turn = 0u; turn < params.turns; turn++) {
-    let pair = row * params.turns + turn;
+  for (var term = 0u; term < params.experts_per_sum; term++) {
+    let pair = row * params.experts_per_sum + term;
     let expert = expert_of(pair);
     if expert < params.experts {
       sum += weight_of(pair) * bias[params.bias + expert * params.n + column];

@@ -2,7 +2,7 @@
 // make parts: each reads 16 bytes of quants, the words j of the four blocks of a unit, its neighbours what follows.
 // Products of the integers of a word are summed exactly.
 //
-// needs: ROWS, SPAN, LANES, lib/quant_product, a format and the bytes of its quants
+// needs: ROWS, COLUMNS_PER_GROUP, LANES, lib/quant_product, a format and the bytes of its quants
 
 alias AV = vec4<u32>;
 
@@ -39,16 +39,16 @@ fn dots(x: vec4<u32>, y: vec4<u32>) -> vec4<i32> {
   );
 }
 
-// A lane's parts of the products of ROWS rows of A with SPAN of B, those of one row of A side by side. Beyond
+// A lane's parts of the products of ROWS rows of A with COLUMNS_PER_GROUP of B, those of one row of A side by side. Beyond
 // the last row of A, they are another one's.
 fn sums_of_lane(first_row: u32, lines: Lines, lane: u32) -> Sums {
   var sums: Sums;
   for (var step = lane; step < 4u * params.units; step += LANES) {
     let unit = step / 4u;
     let j = step % 4u;
-    var bytes: array<Bytes, SPAN>;
-    var by: array<WordScales, SPAN>;
-    for (var x = 0u; x < SPAN; x++) {
+    var bytes: array<Bytes, COLUMNS_PER_GROUP>;
+    var by: array<WordScales, COLUMNS_PER_GROUP>;
+    for (var x = 0u; x < COLUMNS_PER_GROUP; x++) {
       bytes[x] = bytes_of(load_quants(lines[x], unit, j));
       by[x] = word_scales(load_scales(lines[x], unit), j);
     }
@@ -60,13 +60,13 @@ fn sums_of_lane(first_row: u32, lines: Lines, lane: u32) -> Sums {
       let first = a[at + 2u * j];
       let last = a[at + 2u * j + 1u];
       let scale = bitcast<vec4<f32>>(a[at + 8u]);
-      for (var x = 0u; x < SPAN; x++) {
+      for (var x = 0u; x < COLUMNS_PER_GROUP; x++) {
         var parts = by[x].scale * vec4<f32>(dots(first, bytes[x].first) + dots(last, bytes[x].last));
         if HAS_OFFSET {
           parts -= by[x].offset * bitcast<vec4<f32>>(a[at + 9u]);
         }
         let terms = select(vec4<f32>(), scale * parts, inside);
-        sums[r * SPAN + x] += (terms.x + terms.y) + (terms.z + terms.w);
+        sums[r * COLUMNS_PER_GROUP + x] += (terms.x + terms.y) + (terms.z + terms.w);
       }
     }
   }

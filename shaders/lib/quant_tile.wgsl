@@ -10,7 +10,7 @@ var<workgroup> sh_a: array<f32, DEPTH * TILE>;
 var<workgroup> sh_b: array<f32, DEPTH * TILE>;
 
 // The first of the rows and columns of the tile that an invocation has.
-fn corner_of(index: u32) -> vec2<u32> {
+fn origin_of(index: u32) -> vec2<u32> {
   return vec2<u32>(index / 16u, index % 16u) * 4u;
 }
 
@@ -34,12 +34,12 @@ fn add_products(step: u32, row_a: u32, row_b: u32, index: u32, sums: ptr<functio
     sh_b[(8u * block + 4u + i) * TILE + line] = select(0.0, w.hi[i], k + 4u + i < params.k);
   }
   workgroupBarrier();
-  let corner = corner_of(index);
+  let origin = origin_of(index);
   for (var d = 0u; d < DEPTH; d++) {
-    let at = d * TILE + corner.y;
+    let at = d * TILE + origin.y;
     let b = vec4<f32>(sh_b[at], sh_b[at + 1u], sh_b[at + 2u], sh_b[at + 3u]);
     for (var i = 0u; i < 4u; i++) {
-      (*sums)[i] += sh_a[d * TILE + corner.x + i] * b;
+      (*sums)[i] += sh_a[d * TILE + origin.x + i] * b;
     }
   }
 }

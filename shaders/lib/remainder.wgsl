@@ -16,7 +16,7 @@ fn binary_rem(a: f32, b: f32) -> f32 {
   let e = max(divisor >> 23u, 1u);
   let fraction = fraction_of(divisor);
   var rest = fraction_of(dividend) % fraction;
-  // Eight digits a turn, as many as fit above a rest of 24.
+  // Eight digits an iteration, as many as fit above a rest of 24.
   for (var digits = max(dividend >> 23u, 1u) - e; digits > 0u; ) {
     let some = min(digits, 8u);
     rest = (rest << some) % fraction;

@@ -17,7 +17,7 @@
 struct Part {
   // Where C's matrix begins, and the part in it.
   c: u32,
-  corner: vec2<u32>,
+  origin: vec2<u32>,
   lane: u32,
   // Whether an invocation has the right half of fragments.
   right: bool,
@@ -41,7 +41,7 @@ fn part_in_registers(tile: Tile, index: u32) -> Part {
 
 // The columns that an invocation has of the fragment `j` across, as they are or in C at least.
 fn columns_of(part: Part, j: u32) -> vec4<u32> {
-  let columns = part.corner.y + j * FRAGMENT + part.lane % 4u * 2u + vec4<u32>(0u, 1u, 8u, 9u);
+  let columns = part.origin.y + j * FRAGMENT + part.lane % 4u * 2u + vec4<u32>(0u, 1u, 8u, 9u);
   return min(columns, vec4<u32>(params.n - 1u));
 }
 
@@ -64,7 +64,7 @@ fn has_more() -> bool {
 }
 
 fn with_more(part: Part, i: u32, j: u32, v: Elements) -> Elements {
-  let row = part.corner.x + i * FRAGMENT + part.lane / 4u;
+  let row = part.origin.x + i * FRAGMENT + part.lane / 4u;
   let columns = columns_of(part, j);
   return Elements(v.low + more(part, row, columns), v.high + more(part, row + FRAGMENT / 2u, columns));
 }
@@ -104,8 +104,8 @@ struct Row {
 }
 
 fn row_of(part: Part, i: u32) -> Row {
-  let row = part.corner.x + i * FRAGMENT + part.lane / 4u + part.lane / 2u % 2u * (FRAGMENT / 2u);
-  let column = part.corner.y + select(0u, FRAGMENT / 2u, part.right);
+  let row = part.origin.x + i * FRAGMENT + part.lane / 4u + part.lane / 2u % 2u * (FRAGMENT / 2u);
+  let column = part.origin.y + select(0u, FRAGMENT / 2u, part.right);
   let at = part.c + row * params.c_ld + column;
   let shift = at % 8u;
   return Row(at, shift, select(0u, max(params.n + shift, column) - column, row < params.m));

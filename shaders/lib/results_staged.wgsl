@@ -9,21 +9,21 @@
 // read before the first is written: between conditional writes, each would be waited for.
 fn write_out(tile: Tile, index: u32, inner: vec2<u32>) {
   let part = index / SHARERS;
-  let corner = vec2<u32>(tile.row, tile.column) + part_of(part) + inner;
+  let origin = vec2<u32>(tile.row, tile.column) + part_of(part) + inner;
   let sums = start_c(part * SUBGROUPS_K);
   let whole = tile.row + TILE_M <= params.m && tile.column + TILE_N <= params.n;
   if whole && SUBGROUPS_K == 1u {
     let lane = index % SUBGROUP;
     if (tile.c | params.c_ld) % 4u == 0u {
-      write_aligned(tile, corner, sums, lane);
+      write_aligned(tile, origin, sums, lane);
     } else {
-      let upper = shifted(tile, corner, sums, lane);
-      let lower = shifted(tile, corner + vec2<u32>(FRAGMENT / 2u, 0u), sums + FRAGMENT / 2u * STRIDE_C, lane);
+      let upper = shifted(tile, origin, sums, lane);
+      let lower = shifted(tile, origin + vec2<u32>(FRAGMENT / 2u, 0u), sums + FRAGMENT / 2u * STRIDE_C, lane);
       write_shifted(upper);
       write_shifted(lower);
     }
   } else {
-    write_some(tile, corner, sums, index % SHARERS);
+    write_some(tile, origin, sums, index % SHARERS);
   }
 }
 
@@ -37,10 +37,10 @@ fn four_of(lane: u32) -> vec2<u32> {
   return vec2<u32>(lane / ACROSS, lane % ACROSS * 4u);
 }
 
-// A fragment that is all of C, whose rows begin at whole fours.
-fn write_aligned(tile: Tile, corner: vec2<u32>, sums: u32, lane: u32) {
+// A fragment that is all of C, whose rows begin at whole vec4s.
+fn write_aligned(tile: Tile, origin: vec2<u32>, sums: u32, lane: u32) {
   let inner = four_of(lane);
-  let place = corner + inner;
+  let place = origin + inner;
   let at = tile.c + place.x * params.c_ld + place.y;
   let below = at + FRAGMENT / 2u * params.c_ld;
   let first = sums + inner.x * STRIDE_C + inner.y;
@@ -64,24 +64,24 @@ struct Shifted {
   has_one: bool,
 }
 
-fn shifted(tile: Tile, corner: vec2<u32>, sums: u32, lane: u32) -> Shifted {
+fn shifted(tile: Tile, origin: vec2<u32>, sums: u32, lane: u32) -> Shifted {
   let inner = four_of(lane);
-  let row = corner.x + inner.x;
-  let start = tile.c + row * params.c_ld + corner.y;
+  let row = origin.x + inner.x;
+  let start = tile.c + row * params.c_ld + origin.y;
   let before = (4u - start % 4u) % 4u;
   let has_four = before == 0u || inner.y + 4u < FRAGMENT;
   let column = inner.y + select(0u, before, has_four);
   let i = inner.y / 4u;
   let column_one = select(i, FRAGMENT - 4u + i, i >= before);
   let from_row = sums + inner.x * STRIDE_C;
-  let four = unscaled_four(four_sums(from_row + column), row, corner.y + column, 4u);
-  let one = unscaled(sh_c[from_row + column_one], row, corner.y + column_one);
+  let four = unscaled_four(four_sums(from_row + column), row, origin.y + column, 4u);
+  let one = unscaled(sh_c[from_row + column_one], row, origin.y + column_one);
   return Shifted(
     start + column,
-    vec4<TC>(finish_four(four, row, corner.y + column, start + column, 4u)),
+    vec4<TC>(finish_four(four, row, origin.y + column, start + column, 4u)),
     has_four,
     start + column_one,
-    finish(one, row, corner.y + column_one, start + column_one),
+    finish(one, row, origin.y + column_one, start + column_one),
     before != 0u,
   );
 }
@@ -92,26 +92,26 @@ fn write_shifted(v: Shifted) {
 }
 
 // What C has of a fragment, whose sums may be shared.
-fn write_some(tile: Tile, corner: vec2<u32>, from_sums: u32, sharer: u32) {
+fn write_some(tile: Tile, origin: vec2<u32>, from_sums: u32, sharer: u32) {
   const ACROSS = FRAGMENT / 4u;
-  const FOURS = FRAGMENT * ACROSS;
-  const ROUNDS = (FOURS + SHARERS - 1u) / SHARERS;
+  const VEC4S = FRAGMENT * ACROSS;
+  const ROUNDS = (VEC4S + SHARERS - 1u) / SHARERS;
   let aligned = (tile.c | params.c_ld | params.n) % 4u == 0u;
-  var fours: array<vec4<f32>, ROUNDS>;
+  var vec4s: array<vec4<f32>, ROUNDS>;
   for (var r = 0u; r < ROUNDS; r++) {
-    let i = min(r * SHARERS + sharer, FOURS - 1u);
+    let i = min(r * SHARERS + sharer, VEC4S - 1u);
     let first = from_sums + i / ACROSS * STRIDE_C + i % ACROSS * 4u;
-    fours[r] =
+    vec4s[r] =
       vec4<f32>(shared_sum(first), shared_sum(first + 1u), shared_sum(first + 2u), shared_sum(first + 3u));
   }
   for (var r = 0u; r < ROUNDS; r++) {
     let i = r * SHARERS + sharer;
-    let place = corner + vec2<u32>(i / ACROSS, i % ACROSS * 4u);
-    let inside = i < FOURS && place.x < params.m;
+    let place = origin + vec2<u32>(i / ACROSS, i % ACROSS * 4u);
+    let inside = i < VEC4S && place.x < params.m;
     let count = select(0u, min(max(params.n, place.y) - place.y, 4u), inside);
     if count > 0u {
       let at = tile.c + place.x * params.c_ld + place.y;
-      let sums = unscaled_four(fours[r], place.x, place.y, count);
+      let sums = unscaled_four(vec4s[r], place.x, place.y, count);
       let v = vec4<TC>(finish_four(sums, place.x, place.y, at, count));
       if aligned {
         c4[at / 4u] = v;

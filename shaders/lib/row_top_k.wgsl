@@ -7,7 +7,7 @@
 const THREADS: u32 = 256u;
 const MOST: u32 = 512u;
 // Numbers of an invocation.
-const TURNS: u32 = MOST / THREADS;
+const ITEMS_PER_THREAD: u32 = MOST / THREADS;
 
 // The row's numbers as integers in the order of their places.
 var<workgroup> keys: array<u32, MOST>;
@@ -38,32 +38,32 @@ fn probability(number: f32) -> f32 {
 
 // Writes what is found of a row, by all invocations of a workgroup, behind a barrier after `keys` were written.
 fn find(row: u32, lane: u32) {
-  var places: array<u32, TURNS>;
-  for (var turn = 0u; turn < TURNS; turn++) {
-    let column = lane + turn * THREADS;
+  var places: array<u32, ITEMS_PER_THREAD>;
+  for (var item = 0u; item < ITEMS_PER_THREAD; item++) {
+    let column = lane + item * THREADS;
     // Behind every number.
-    places[turn] = params.columns;
+    places[item] = params.columns;
     if column < params.columns {
-      places[turn] = place_of(column);
-      if SOFTMAX > 0u && places[turn] == params.largest {
+      places[item] = place_of(column);
+      if SOFTMAX > 0u && places[item] == params.largest {
         largest = number_at(row, column);
       }
     }
   }
   if SOFTMAX > 0u {
     workgroupBarrier();
-    for (var turn = 0u; turn < TURNS; turn++) {
-      let column = lane + turn * THREADS;
-      let place = places[turn];
+    for (var item = 0u; item < ITEMS_PER_THREAD; item++) {
+      let column = lane + item * THREADS;
+      let place = places[item];
       if place < select(params.columns, params.k, SOFTMAX == 1u) {
         terms[select(column, place, SOFTMAX == 1u)] = exp_below(number_at(row, column), largest);
       }
     }
     workgroupBarrier();
   }
-  for (var turn = 0u; turn < TURNS; turn++) {
-    if places[turn] < params.k {
-      write_found(row, places[turn], lane + turn * THREADS);
+  for (var item = 0u; item < ITEMS_PER_THREAD; item++) {
+    if places[item] < params.k {
+      write_found(row, places[item], lane + item * THREADS);
     }
   }
 }

@@ -5,7 +5,7 @@
 // Workgroups take an even number of rows, so none shares a word with another. Elements are counted from the
 // lower half of the word that the first of all is in, whose number in y is params.y_offset.
 //
-// needs: V = u32, WIDTH = 2, y, params.turns, params.rows_before, params.y_offset
+// needs: V = u32, WIDTH = 2, y, params.rows_per_group, params.rows_before, params.y_offset
 
 // A row's first whole word and how many it has, and whether there are a head before them and a tail behind.
 struct Row {
@@ -26,8 +26,8 @@ fn row_at(start: u32, length: u32, is_there: bool) -> Row {
 }
 
 // Rows that a row group takes one after the other.
-fn turns() -> u32 {
-  return params.turns;
+fn rows_per_group() -> u32 {
+  return params.rows_per_group;
 }
 
 // Rows by which the workgroups begin before the first, and the element that this begins with: one, if that

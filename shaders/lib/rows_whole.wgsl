@@ -14,7 +14,7 @@ fn row_at(start: u32, length: u32, is_there: bool) -> Row {
 }
 
 // Rows that a row group takes one after the other.
-fn turns() -> u32 {
+fn rows_per_group() -> u32 {
   return 1u;
 }
 

@@ -23,8 +23,8 @@ fn source_element(tile: Tile, row: u32, k: u32) -> f32 {
 }
 
 // Four results by four taps, of which `count` are to be had.
-fn block_a(tile: Tile, corner: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
-  let place = corner + lane;
+fn block_a(tile: Tile, origin: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
+  let place = origin + lane;
   var block = mat4x4<f32>();
   for (var i = 0u; i < count; i++) {
     for (var j = 0u; j < 4u; j++) {

@@ -30,8 +30,8 @@ fn hold(tile: Tile, row: u32) {
 }
 
 // Four results by the three taps of a row of the filter, or by none.
-fn block_a(tile: Tile, corner: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
-  let place = corner + lane;
+fn block_a(tile: Tile, origin: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
+  let place = origin + lane;
   if held != place.x {
     hold(tile, place.x);
   }

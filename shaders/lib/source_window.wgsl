@@ -2,7 +2,7 @@
 // lie in the image is known as bits, and where they are is a sum of two offsets, one of the result and one
 // of the tap. Channels are planes, in the filters also where they are adjacent in the source.
 //
-// needs: lib/conv, lib/quotient, lib/input_origin, lib/source_fours, Tile
+// needs: lib/conv, lib/quotient, lib/input_origin, lib/source_vec4s, Tile
 
 const A_ALONG_K: u32 = 0u;
 

@@ -7,7 +7,7 @@
 // src/ops/shared/tile/step.rs: it has to be unrolled.
 //
 // Each invocation holds THREAD_M × THREAD_N results, as vectors of four columns. Its rows and columns come in
-// fours that are interleaved with those of its neighbours, so that neighbours read neighbouring words.
+// vec4s that are interleaved with those of its neighbours, so that neighbours read neighbouring words.
 //
 // Steps of more than 32 values of k are sliced: each 32 values have invocations of their own for the whole
 // tile, and the sums of the slices are added by way of workgroup memory at the end. So many loads are on
@@ -67,14 +67,14 @@ struct Tile {
   batch: u32,
 }
 
-// Where an invocation's results lie in its tile, in fours, and where its slice of a step begins.
+// Where an invocation's results lie in its tile, in vec4s, and where its slice of a step begins.
 struct Lane {
   row4: u32,
   column4: u32,
   k: u32,
 }
 
-// Each 32 invocations cover 4 × 8 fours of the tile rather than a line of it: fewer words are read for more
+// Each 32 invocations cover 4 × 8 vec4s of the tile rather than a line of it: fewer words are read for more
 // results.
 fn lane_of(index: u32) -> Lane {
   const WIDTH = min(8u, COLUMNS);
@@ -98,23 +98,23 @@ fn result_column(lane: Lane, j4: u32) -> u32 {
   return (lane.column4 + j4 * COLUMNS) * FOUR_STEP;
 }
 
-// The block that an invocation fetches in turn `turn`, of the step at k, which has `length` values of k.
-fn fetch_a(tile: Tile, index: u32, turn: u32, k: u32, length: u32) -> mat4x4<f32> {
-  if BLOCKS_A % THREADS != 0u && index + turn * THREADS >= BLOCKS_A {
+// The block that an invocation fetches in iteration `iteration`, of the step at k, which has `length` values of k.
+fn fetch_a(tile: Tile, index: u32, iteration: u32, k: u32, length: u32) -> mat4x4<f32> {
+  if BLOCKS_A % THREADS != 0u && index + iteration * THREADS >= BLOCKS_A {
     return mat4x4<f32>();
   }
   let lane = place_a(index);
-  let outer = vec2<u32>(tile.row, k) + turn_a(turn);
-  return block_a(tile, outer, lane, columns_of(lane.y + turn_a(turn).y, length));
+  let outer = vec2<u32>(tile.row, k) + iteration_offset_a(iteration);
+  return block_a(tile, outer, lane, columns_of(lane.y + iteration_offset_a(iteration).y, length));
 }
 
-fn fetch_b(tile: Tile, index: u32, turn: u32, k: u32, length: u32) -> mat4x4<f32> {
-  if BLOCKS_B % THREADS != 0u && index + turn * THREADS >= BLOCKS_B {
+fn fetch_b(tile: Tile, index: u32, iteration: u32, k: u32, length: u32) -> mat4x4<f32> {
+  if BLOCKS_B % THREADS != 0u && index + iteration * THREADS >= BLOCKS_B {
     return mat4x4<f32>();
   }
   let lane = place_b(index);
-  let outer = vec2<u32>(tile.column, k) + turn_b(turn);
-  return block_b(tile, outer, lane, columns_of(lane.y + turn_b(turn).y, length));
+  let outer = vec2<u32>(tile.column, k) + iteration_offset_b(iteration);
+  return block_b(tile, outer, lane, columns_of(lane.y + iteration_offset_b(iteration).y, length));
 }
 
 // How many columns a block at `k` of a step has: all but in a shorter step, as a compiler has to see.
@@ -138,19 +138,19 @@ fn place_b(index: u32) -> vec2<u32> {
   return vec2<u32>(index % STRIDE_B * FOUR_STEP, index / STRIDE_B * 4u);
 }
 
-// From there to the block of another turn.
-fn turn_a(turn: u32) -> vec2<u32> {
+// From there to the block of another iteration.
+fn iteration_offset_a(iteration: u32) -> vec2<u32> {
   if A_ALONG_K == 1u {
-    return vec2<u32>(turn * 4u * (THREADS / BLOCKS_K), 0u);
+    return vec2<u32>(iteration * 4u * (THREADS / BLOCKS_K), 0u);
   }
-  return vec2<u32>(0u, turn * BLOCK_A * (THREADS / STRIDE_A));
+  return vec2<u32>(0u, iteration * BLOCK_A * (THREADS / STRIDE_A));
 }
 
-fn turn_b(turn: u32) -> vec2<u32> {
+fn iteration_offset_b(iteration: u32) -> vec2<u32> {
   if B_ALONG_K == 1u {
-    return vec2<u32>(turn * FOUR_STEP * (THREADS / BLOCKS_K), 0u);
+    return vec2<u32>(iteration * FOUR_STEP * (THREADS / BLOCKS_K), 0u);
   }
-  return vec2<u32>(0u, turn * 4u * (THREADS / STRIDE_B));
+  return vec2<u32>(0u, iteration * 4u * (THREADS / STRIDE_B));
 }
 
 // Where the vector `four` of the row for k lies. An operand that is adjacent along k is staged by neighbours
@@ -167,11 +167,11 @@ fn cell_b(k: u32, four: u32) -> u32 {
 }
 
 // Puts a block into workgroup memory: column k of the block is a vector of four rows of A, or columns of B.
-fn stage_a(index: u32, turn: u32, block: mat4x4<f32>) {
-  if BLOCKS_A % THREADS != 0u && index + turn * THREADS >= BLOCKS_A {
+fn stage_a(index: u32, iteration: u32, block: mat4x4<f32>) {
+  if BLOCKS_A % THREADS != 0u && index + iteration * THREADS >= BLOCKS_A {
     return;
   }
-  let place = place_a(index) + turn_a(turn);
+  let place = place_a(index) + iteration_offset_a(iteration);
   let cell = cell_a(place.y, place.x / 4u);
   sh_a[cell] = block[0];
   sh_a[cell + STRIDE_A] = block[1];
@@ -181,11 +181,11 @@ fn stage_a(index: u32, turn: u32, block: mat4x4<f32>) {
   }
 }
 
-fn stage_b(index: u32, turn: u32, block: mat4x4<f32>) {
-  if BLOCKS_B % THREADS != 0u && index + turn * THREADS >= BLOCKS_B {
+fn stage_b(index: u32, iteration: u32, block: mat4x4<f32>) {
+  if BLOCKS_B % THREADS != 0u && index + iteration * THREADS >= BLOCKS_B {
     return;
   }
-  let place = place_b(index) + turn_b(turn);
+  let place = place_b(index) + iteration_offset_b(iteration);
   let cell = cell_b(place.y, place.x / FOUR_STEP);
   sh_b[cell] = block[0];
   sh_b[cell + STRIDE_B] = block[1];

@@ -97,11 +97,11 @@ fn normalize(number: u32, slot: u32, lane: u32) {
 fn main(workgroup: Workgroup, invocation: Invocation) {
   let lane = index_of(invocation);
   let abreast = 256u / params.row_group;
-  let count = abreast * turns();
+  let count = abreast * rows_per_group();
   let first = flat_group(workgroup.id, workgroup.count) * count - rows_before();
   let place = row_group_index(lane, params.row_group, 1u);
-  for (var turn = 0u; turn < turns(); turn++) {
-    let slot = turn * abreast + place;
+  for (var nth = 0u; nth < rows_per_group(); nth++) {
+    let slot = nth * abreast + place;
     normalize(first + slot, slot, lane);
   }
   store_seams(lane, first, count, params.rows, params.length);

@@ -96,11 +96,11 @@ fn softmax_slice(number: u32, slot: u32, lane: u32) {
 fn main(workgroup: Workgroup, invocation: Invocation) {
   let lane = index_of(invocation);
   let abreast = 256u / params.row_group;
-  let count = abreast * turns();
+  let count = abreast * rows_per_group();
   let first = flat_group(workgroup.id, workgroup.count) * count - rows_before();
   let place = row_group_index(lane, params.row_group, params.stride);
-  for (var turn = 0u; turn < turns(); turn++) {
-    let slot = turn * abreast + place;
+  for (var nth = 0u; nth < rows_per_group(); nth++) {
+    let slot = nth * abreast + place;
     softmax_slice(first + slot, slot, lane);
   }
   store_seams(lane, first, count, params.slices, params.length);

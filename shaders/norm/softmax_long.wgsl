@@ -182,9 +182,9 @@ fn lanes_reduce(op: u32, lane: u32, x: f32) -> f32 {
 
 @compute @workgroup_size(LANES)
 fn main(workgroup: Workgroup, @builtin(local_invocation_index) lane: u32) {
-  let first = flat_group(workgroup.id, workgroup.count) * turns() - rows_before();
-  for (var turn = 0u; turn < turns(); turn++) {
-    softmax_row(first + turn, turn, lane);
+  let first = flat_group(workgroup.id, workgroup.count) * rows_per_group() - rows_before();
+  for (var nth = 0u; nth < rows_per_group(); nth++) {
+    softmax_row(first + nth, nth, lane);
   }
-  store_seams(lane, first, turns(), params.rows, params.length);
+  store_seams(lane, first, rows_per_group(), params.rows, params.length);
 }

@@ -40,9 +40,9 @@ fn tile_of(flat: u32) -> Tile {
   );
 }
 
-// The group that is `turn` turns below an invocation's first.
-fn fetch_a(tile: Tile, at: u32, turn: u32) -> vec4<u32> {
-  return a[min(at + turn * TURN_A * tile.a.ld, tile.a.last)];
+// The group that is `iteration` iterations below an invocation's first.
+fn fetch_a(tile: Tile, at: u32, iteration: u32) -> vec4<u32> {
+  return a[min(at + iteration * ITERATION_ROWS_A * tile.a.ld, tile.a.last)];
 }
 
 // Eight weights of a row of B as they are stored: the quants of a block's word, and the scales of its unit.
@@ -53,19 +53,19 @@ struct Packed {
   word: u32,
 }
 
-fn fetch_b(tile: Tile, at: u32, turn: u32) -> Packed {
-  let row = min(tile.column + at / ROW + turn * TURN_B, params.n - 1u);
+fn fetch_b(tile: Tile, at: u32, iteration: u32) -> Packed {
+  let row = min(tile.column + at / ROW + iteration * ITERATION_ROWS_B, params.n - 1u);
   let group = min(at % ROW, tile.b.last);
   let unit = group / 16u;
   let word = group % 16u;
   return Packed(load_block(row, unit, word % 4u, word / 4u), load_scales(row, unit), word);
 }
 
-fn stage_packed_b(at: u32, turn: u32, group: Packed) {
+fn stage_packed_b(at: u32, iteration: u32, group: Packed) {
   let block = group.word / 4u;
   let s = scale_of(group.scales, block, group.word % 4u);
-  sh_b[at + turn * TURN_B * STRIDE_B] = weights(first_quants(group.quants, block, s.zero), s);
-  sh_b[at + turn * TURN_B * STRIDE_B + 1u] = weights(last_quants(group.quants, block, s.zero), s);
+  sh_b[at + iteration * ITERATION_ROWS_B * STRIDE_B] = weights(first_quants(group.quants, block, s.zero), s);
+  sh_b[at + iteration * ITERATION_ROWS_B * STRIDE_B + 1u] = weights(last_quants(group.quants, block, s.zero), s);
 }
 
 fn make_tile(flat: u32, index: u32) {

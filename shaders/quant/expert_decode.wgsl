@@ -1,10 +1,10 @@
 // Products of rows of A with the matrices of a quantised stack that indices choose for them: what takes the time is
 // reading these once for each row.
 //
-// A workgroup makes COLUMNS columns of a row of C. LANES invocations share SPAN rows of B, and add their parts in
+// A workgroup makes COLUMNS columns of a row of C. LANES invocations share COLUMNS_PER_GROUP rows of B, and add their parts in
 // workgroup memory.
 //
-// needs: TA, TC, SPAN, GATED, GATE, lib/gate, lib/quant_lanes, lib/quant_expert_sums, a format, a reader of A,
+// needs: TA, TC, COLUMNS_PER_GROUP, GATED, GATE, lib/gate, lib/quant_lanes, lib/quant_expert_sums, a format, a reader of A,
 // lib/workgroup_tiles
 
 const THREADS: u32 = 128u;

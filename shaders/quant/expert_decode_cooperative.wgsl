@@ -34,8 +34,8 @@ fn rows_of_b(place: Place, line: u32) -> vec2<u32> {
 // What an invocation has of the products of its experts, multiplied by their weights if they are summed.
 fn sums_of_experts(row: u32, column: u32, index: u32) -> ProductSums {
   var sums: ProductSums;
-  for (var turn = index / SUBGROUP / shares(); turn < params.turns; turn += SUBGROUPS / shares()) {
-    let pair = row * params.turns + turn;
+  for (var term = index / SUBGROUP / shares(); term < params.experts_per_sum; term += SUBGROUPS / shares()) {
+    let pair = row * params.experts_per_sum + term;
     let expert = expert_of(pair);
     if expert < params.experts {
       let place = Place(pair / params.sharing, expert * (params.n << GATED), column);

@@ -7,8 +7,8 @@ fn make_output(i: u32) {
   let row = i / params.n;
   let column = i - row * params.n;
   var sum = 0.0;
-  for (var turn = 0u; turn < params.turns; turn++) {
-    let pair = row * params.turns + turn;
+  for (var term = 0u; term < params.experts_per_sum; term++) {
+    let pair = row * params.experts_per_sum + term;
     if indices[params.indices + pair] < params.experts {
       sum += weights[params.weights + pair] * products[params.products + pair * params.n + column];
     }

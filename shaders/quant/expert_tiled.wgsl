@@ -35,9 +35,9 @@ fn make_tile(flat: u32, index: u32) {
     add_products(step, row, row_b, index, &sums);
   }
 
-  let corner = corner_of(index);
-  let y = corner.x;
-  let x = corner.y;
+  let origin = origin_of(index);
+  let y = origin.x;
+  let x = origin.y;
   for (var i = 0u; i < 4u; i++) {
     if y + i < tile.rows {
       let pair = pair_of(tile, y + i);

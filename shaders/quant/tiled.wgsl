@@ -20,11 +20,11 @@ fn make_tile(tile: u32, index: u32) {
     add_products(step, row, column, index, &sums);
   }
 
-  let corner = vec2<u32>(first_row, first_column) + corner_of(index);
+  let origin = vec2<u32>(first_row, first_column) + origin_of(index);
   for (var i = 0u; i < 4u; i++) {
     for (var l = 0u; l < 4u; l++) {
-      if corner.x + i < params.m && corner.y + l < params.n {
-        finish(sums[i][l], corner.x + i, corner.y + l);
+      if origin.x + i < params.m && origin.y + l < params.n {
+        finish(sums[i][l], origin.x + i, origin.y + l);
       }
     }
   }

@@ -199,7 +199,7 @@ impl WebGpuBackend {
     /// # Errors
     /// [`NotInitialized`](BackendError::NotInitialized), [`DeviceLost`](BackendError::DeviceLost).
     pub fn device_info(&self) -> BackendResult<DeviceInfo> {
-        Ok(self.turn("device_info")?.device().gpu.info.clone())
+        Ok(self.begin("device_info")?.device().gpu.info.clone())
     }
 
     /// The adapter, if the backend is open.
@@ -318,7 +318,7 @@ impl WebGpuBackend {
         op: &'static str,
         operation: impl FnOnce(&OpContext, &'static str) -> BackendResult<T>,
     ) -> BackendResult<T> {
-        let call = self.turn(op)?;
+        let call = self.begin(op)?;
         let value = operation(&call.context, op).inspect_err(|_| call.context.discard())?;
         call.context.commit(op)?;
         Ok(value)
@@ -326,18 +326,18 @@ impl WebGpuBackend {
 
     /// The opened device, if it still works, for the time of a call that can't be captured.
     pub(crate) fn context(&self, op: &'static str) -> BackendResult<Call<'_>> {
-        let call = self.turn(op)?;
+        let call = self.begin(op)?;
         call.context.require_no_capture(op)?;
         Ok(call)
     }
 
     /// The opened device, if it still works, for the time of an operation or a question.
-    pub(crate) fn turn(&self, op: &'static str) -> BackendResult<Call<'_>> {
+    pub(crate) fn begin(&self, op: &'static str) -> BackendResult<Call<'_>> {
         self.opened.as_ref().ok_or(BackendError::NotInitialized { op })?.call(op)
     }
 
-    /// The opened device, if it still works, for a call that waits without blocking, and takes its turn
-    /// whenever it goes on.
+    /// The opened device, if it still works, for a call that waits without blocking, and locks OpenGL whenever it goes
+    /// on.
     pub(crate) fn context_async(&self, op: &'static str) -> BackendResult<&Opened> {
         self.context(op)?;
         self.opened.as_ref().ok_or(BackendError::NotInitialized { op })

@@ -17,7 +17,7 @@ impl WebGpuBackend {
     pub fn capture_with(&self, record: impl FnOnce(&Self) -> BackendResult<()>) -> BackendResult<u64> {
         let op = "capture";
         let capture = Arc::new(Capture::default());
-        // Nobody has to wait for `record` to have a turn at the device.
+        // Other threads may use the device while `record` runs.
         let opened = self.context_async(op)?;
         record(&Self::over(opened.capturing(&capture)))?;
         let commands = capture.take();

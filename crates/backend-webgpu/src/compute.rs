@@ -85,7 +85,7 @@ impl ComputeBackend for WebGpuBackend {
     }
 
     fn capabilities(&self) -> BackendResult<Capabilities> {
-        let call = self.turn("capabilities")?;
+        let call = self.begin("capabilities")?;
         let gpu = &call.device().gpu;
         let features = gpu.device.features();
         let mut capabilities = Capabilities::host();

@@ -94,16 +94,16 @@ impl Opened {
         }
     }
 
-    /// Begins a call: takes a turn at the device, and sees whether it is lost.
+    /// Begins a call: locks OpenGL, and sees whether the device is lost.
     ///
     /// # Errors
     /// [`DeviceLost`](backend_api::BackendError::DeviceLost), [`Timeout`](backend_api::BackendError::Timeout)
-    /// where another thread has its turn.
+    /// where another thread holds the lock.
     pub(crate) fn call(&self, op: &'static str) -> BackendResult<Call<'_>> {
         let device = self.device();
         let context = self.context.call();
         let guard = {
-            // Waiting for a turn is one of the call's waits.
+            // Waiting for the lock is one of the call's waits.
             let mut wait = context.waits().wait(op, device.timeout());
             if device.gl_lock.is_needed() {
                 wait.deadline();
@@ -149,7 +149,7 @@ impl Drop for Opened {
     }
 }
 
-/// A call in progress, which has its turn at the device until it ends.
+/// A call in progress, which holds the lock of OpenGL until it ends.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) context: OpContext,
@@ -172,27 +172,27 @@ mod tests {
     use crate::device::{self, GlLock, Selector};
 
     #[test]
-    fn a_call_that_has_waited_for_its_turn_may_wait_for_less() {
+    fn a_call_that_has_waited_for_the_lock_may_wait_for_less() {
         const TIMEOUT: Duration = Duration::from_secs(60);
-        const TURN: Duration = Duration::from_millis(100);
+        const LOCKED: Duration = Duration::from_millis(100);
         let found = pollster::block_on(device::enumerate());
         let (instance, adapter, info) = device::find(found, &Selector::default()).expect("a WebGPU adapter");
         let limits = adapter.limits();
         let gpu = pollster::block_on(device::open(instance, adapter, info, limits, false)).unwrap();
         let mut device = Context::new(gpu).unwrap();
-        // Threads take turns, as at a device of OpenGL.
+        // Threads wait for each other, as at a device of OpenGL.
         device.gl_lock = GlLock::new(&DeviceInfo { api: "Gl".to_owned(), ..device.gpu.info.clone() });
         let opened = Opened::new(device);
-        let turn = opened.device().gl_lock.lock();
+        let guard = opened.device().gl_lock.lock();
         std::thread::scope(|scope| {
             let call = scope.spawn(|| {
                 let call = opened.call("test").unwrap();
                 call.context.waits().remaining("test", TIMEOUT).unwrap()
             });
-            std::thread::sleep(2 * TURN);
-            drop(turn);
+            std::thread::sleep(2 * LOCKED);
+            drop(guard);
             let left = call.join().unwrap();
-            assert!(left < TIMEOUT - TURN, "{left:?} of {TIMEOUT:?} are left");
+            assert!(left < TIMEOUT - LOCKED, "{left:?} of {TIMEOUT:?} are left");
         });
     }
 }

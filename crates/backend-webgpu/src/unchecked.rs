@@ -11,7 +11,7 @@ pub(crate) struct Spirv {
 
 /// Compiles a kernel of shaders/ without run-time checks in the shader.
 ///
-/// The checks would clamp every index and count the turns of every loop, which costs up to half of a kernel's
+/// The checks would clamp every index and count the iterations of every loop, which costs up to half of a kernel's
 /// speed.
 pub(crate) fn shader_module(device: &wgpu::Device, label: &str, wgsl: String) -> wgpu::ShaderModule {
     let descriptor =

@@ -85,7 +85,7 @@ impl Context {
         let has_dropped = Arc::new(AtomicBool::new(false));
         let progress = Arc::new(Progress::default());
         let gl_lock = GlLock::new(&gpu.info);
-        // An OpenGL context belongs to the thread whose turn it is.
+        // An OpenGL context belongs to the thread that holds the lock.
         let submits = match (gl_lock.is_needed(), is_software) {
             (true, _) => Submits::Caller,
             (false, true) => Submits::Worker,
@@ -250,7 +250,7 @@ impl Context {
         self.pipelines.get(variant).map_err(|error| self.explain(error))
     }
 
-    /// Compiles a kernel and lets other tasks go on. Nobody has to wait for a turn at the device meanwhile:
+    /// Compiles a kernel and lets other tasks go on. Other threads may use the device meanwhile:
     /// the OpenGL lock is held for the compilation alone.
     pub(crate) async fn compile(&self, variant: &Variant) -> BackendResult<()> {
         self.pipelines.compile_async(variant, &self.gl_lock).await

@@ -41,7 +41,7 @@ pub(crate) struct LastHandle {
 
 /// How long whoever closes keeps others from beginning to compile, again and again.
 #[cfg(not(target_family = "wasm"))]
-const TURN: Duration = Duration::from_millis(20);
+const LOCKED: Duration = Duration::from_millis(20);
 
 /// The time in between.
 #[cfg(not(target_family = "wasm"))]
@@ -88,7 +88,7 @@ fn close(device: wgpu::Device, patience: Duration) {
 fn close_within(device: wgpu::Device, patience: Duration) -> Option<wgpu::Device> {
     let start = Instant::now();
     loop {
-        if let Some(_alone) = COMPILING.try_write_for(TURN) {
+        if let Some(_alone) = COMPILING.try_write_for(LOCKED) {
             drop(device);
             return None;
         }

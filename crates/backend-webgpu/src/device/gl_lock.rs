@@ -13,7 +13,7 @@ use crate::sync::{ReentrantMutex, ReentrantMutexGuard};
 #[derive(Debug)]
 pub(crate) struct GlLock(Option<ReentrantMutex<()>>);
 
-/// A turn at the device, until it is dropped. The same thread may take another meanwhile.
+/// Holds the lock until it is dropped. Its thread may lock again meanwhile.
 #[derive(Debug)]
 pub(crate) struct GlGuard<'a>(
     #[expect(dead_code, reason = "held for its drop")] Option<ReentrantMutexGuard<'a, ()>>,
@@ -24,17 +24,17 @@ impl GlLock {
         Self((info.api == "Gl").then(ReentrantMutex::default))
     }
 
-    /// Whether threads have to take turns.
+    /// Whether threads have to wait for each other.
     pub(crate) fn is_needed(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Waits for a turn for as long as it takes.
+    /// Waits for the lock for as long as it takes.
     pub(crate) fn lock(&self) -> GlGuard<'_> {
         GlGuard(self.0.as_ref().map(ReentrantMutex::lock))
     }
 
-    /// Waits for a turn no longer than a call may wait.
+    /// Waits for the lock no longer than a call may wait.
     ///
     /// # Errors
     /// [`Timeout`](BackendError::Timeout).

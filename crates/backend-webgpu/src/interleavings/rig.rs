@@ -16,8 +16,8 @@ use crate::sync::thread::{self, JoinHandle};
 pub(super) enum Submits {
     /// The one that calls, as on a GPU.
     Caller,
-    /// The one that calls, when it is its turn, as on OpenGL.
-    InTurn,
+    /// The one that calls, when it holds the lock, as on OpenGL.
+    Locked,
     /// A call that waits or a thread of the backend's own, as replays on a GPU.
     Deferred,
     /// One of the backend's own, as on a software adapter.
@@ -25,7 +25,7 @@ pub(super) enum Submits {
 }
 
 impl Submits {
-    pub(super) const ALL: [Self; 4] = [Self::Caller, Self::InTurn, Self::Deferred, Self::Worker];
+    pub(super) const ALL: [Self; 4] = [Self::Caller, Self::Locked, Self::Deferred, Self::Worker];
 }
 
 /// A backend that threads share.
@@ -43,10 +43,10 @@ impl Rig {
             .expect("the adapter that wgpu has for tests");
         let mut info = describe(0, &adapter.get_info());
         info.kind = match submits {
-            Submits::Caller | Submits::InTurn | Submits::Deferred => DeviceKind::DiscreteGpu,
+            Submits::Caller | Submits::Locked | Submits::Deferred => DeviceKind::DiscreteGpu,
             Submits::Worker => DeviceKind::SoftwareAdapter,
         };
-        if submits == Submits::InTurn {
+        if submits == Submits::Locked {
             info.api = "Gl".to_owned();
         }
         let limits = adapter.limits();

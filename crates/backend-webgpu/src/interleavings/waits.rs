@@ -58,7 +58,7 @@ fn out_of_time(submits: Submits) {
             }
         })
     }));
-    // No turn of another thread is left, and time is enough.
+    // No other thread holds the lock, and time is enough.
     while rig.set_timeout(Duration::from_secs(1000)).is_err() {}
     rig.copy_htod(ptr, &pattern(3, LEN)).unwrap();
     assert_eq!(read(&rig, ptr, LEN).unwrap(), pattern(3, LEN));
@@ -71,24 +71,24 @@ fn a_call_out_of_time_takes_nothing_along() {
     }
 }
 
-/// Threads take turns, and calls within a turn belong to it.
-fn turns() {
-    let rig = Rig::new(Submits::InTurn);
+/// Threads wait for each other, and a thread that holds the lock may lock again.
+fn locked() {
+    let rig = Rig::new(Submits::Locked);
     let inside = Arc::new(AtomicUsize::new(0));
     join((0..3).map(|_| {
         let inside = Arc::clone(&inside);
         spawn(&rig, move |rig| {
-            let turn = rig.context("turn").unwrap();
+            let guard = rig.context("guard").unwrap();
             assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "one at a time");
             let ptr = rig.alloc(16).unwrap();
             assert_eq!(read(rig, ptr, 16).unwrap().len(), 16);
             assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1, "one at a time");
-            drop(turn);
+            drop(guard);
         })
     }));
 }
 
 #[test]
-fn threads_take_turns() {
-    explore("turns", Time::Stands, turns);
+fn threads_wait_for_each_other() {
+    explore("locked", Time::Stands, locked);
 }

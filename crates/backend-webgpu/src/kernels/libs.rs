@@ -115,11 +115,11 @@ libs! {
     INPUT_ORIGIN = "input_origin" needs [QUOTIENT, CONV],
     /// What convolutions multiply the filters by.
     SOURCE_ANY = "source_any" needs [CONV],
-    SOURCE_WINDOW = "source_window" needs [QUOTIENT, CONV, INPUT_ORIGIN, SOURCE_FOURS],
+    SOURCE_WINDOW = "source_window" needs [QUOTIENT, CONV, INPUT_ORIGIN, SOURCE_VEC4S],
     SOURCE_VECTORS = "source_vectors" needs [QUOTIENT, CONV, INPUT_ORIGIN],
     SOURCE_LINES = "source_lines" needs [QUOTIENT, CONV],
     /// Four rows of a source that are held from step to step.
-    SOURCE_FOURS = "source_fours",
+    SOURCE_VEC4S = "source_vec4s",
     /// How convolutions write their results.
     RESULTS_APART = "results_apart",
     RESULTS_ADJACENT = "results_adjacent",
@@ -234,13 +234,13 @@ libs! {
     ATTENTION_SINKS = "attention_sinks" needs [ATTENTION],
     /// What becomes of the sums of rows, over a piece of their keys or all of them.
     ATTENTION_PARTS = "attention_parts" needs [ATTENTION, ATTENTION_PIECES, ATTENTION_SINKS],
-    ATTENTION_PARTS_FOURS = "attention_parts_fours" needs [ATTENTION, ATTENTION_PIECES, ATTENTION_SINKS],
+    ATTENTION_PARTS_VEC4S = "attention_parts_vec4s" needs [ATTENTION, ATTENTION_PIECES, ATTENTION_SINKS],
     ATTENTION_OUTPUTS = "attention_outputs" needs [ATTENTION, ATTENTION_SEEN, ATTENTION_PIECES, ATTENTION_SINKS],
     /// Parts that the last workgroup puts together.
     ATTENTION_FIXUP = native "attention_fixup" needs [LAST_WORKGROUP, ATTENTION_OUTPUT, ATTENTION_SEEN, ATTENTION_PIECES, ATTENTION_SINKS],
     ATTENTION_FIXUP_ROWS = native "attention_fixup_rows" needs [ATTENTION_FIXUP],
     /// Elements of f16 that aren't read in a hurry.
-    ATTENTION_FOURS = "attention_fours",
+    ATTENTION_VEC4S = "attention_vec4s",
     /// Numbers of rows that share keys.
     ROWS_1 = "rows_1",
     ROWS_2 = "rows_2" needs [ROWS_VECTOR],

@@ -271,7 +271,7 @@ impl Call {
         };
         if let Some(rows) = rows {
             params.row_group = rows.row_groups.size;
-            (params.turns, params.rows_before) = (rows.seams.turns, rows.seams.rows_before);
+            (params.rows_per_group, params.rows_before) = (rows.seams.rows_per_group, rows.seams.rows_before);
             let variant = normalize(shape, role, rows.block, rows.shuffled);
             let grid = rows.grid(op, self.rows)?;
             launch(&variant, &[&x, &residual, &weight, &bias], &params, grid)?;
@@ -356,7 +356,7 @@ impl Call {
             rows: dim(op, "rows", self.rows)?,
             columns: dim(op, "columns", self.columns / width)?,
             length: dim(op, "columns", self.columns)?,
-            turns: 1,
+            rows_per_group: 1,
             row_group: 256,
             parts: 1,
             eps: self.eps as f32,

@@ -93,7 +93,7 @@ params! {
         // Elements of a row.
         length: u32,
         // Of rows that share words.
-        turns: u32,
+        rows_per_group: u32,
         rows_before: u32,
     }
 }

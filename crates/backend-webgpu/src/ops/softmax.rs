@@ -47,7 +47,7 @@ params! {
         x_offset: u32,
         y_offset: u32,
         // Of rows that share words.
-        turns: u32,
+        rows_per_group: u32,
         rows_before: u32,
     }
 }
@@ -190,7 +190,7 @@ impl Call<'_> {
             stride: rows.row_groups.stride,
             x_offset,
             y_offset,
-            turns: rows.seams.turns,
+            rows_per_group: rows.seams.rows_per_group,
             rows_before: rows.seams.rows_before,
         };
         let shape = (rows.vec_width, rows.block);

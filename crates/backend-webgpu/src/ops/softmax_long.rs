@@ -29,7 +29,7 @@ params! {
         x_offset: u32,
         y_offset: u32,
         // Of rows that share words.
-        turns: u32,
+        rows_per_group: u32,
         rows_before: u32,
     }
 }
@@ -164,10 +164,10 @@ impl LongRows {
         let &(_, workgroup) = workgroups(desc.dtype, vec_width).iter().find(fits)?;
         let seams = Seams::new(vec_width, desc.length, windows[1].offset, 1);
         let groups = seams.groups(desc.outer, 1);
-        // It reads what it doesn't keep twice, and the device may count the turns of both loops.
-        let turns = 2 * seams.turns as usize * (vectors / (workgroup.lanes * AHEAD) + 1);
+        // It reads what it doesn't keep twice, and the device may count the iterations of both loops.
+        let steps = 2 * seams.rows_per_group as usize * (vectors / (workgroup.lanes * AHEAD) + 1);
         let fits =
-            keep_busy(groups, ctx.profile().compute_units) && iterations::exceeded(ctx, turns).is_none();
+            keep_busy(groups, ctx.profile().compute_units) && iterations::exceeded(ctx, steps).is_none();
         fits.then_some(Self { vec_width, workgroup, seams, groups })
     }
 
@@ -185,7 +185,7 @@ impl LongRows {
             length: dim(op, "axis", desc.length)?,
             x_offset: input.offset / width,
             y_offset: output.offset / width,
-            turns: self.seams.turns,
+            rows_per_group: self.seams.rows_per_group,
             rows_before: self.seams.rows_before,
         };
         let softmax = Softmax { log: desc.log, in_place };

@@ -137,7 +137,7 @@ fn stores_are_counted() {
 }
 
 #[test]
-fn every_turn_of_a_loop_counts() {
+fn every_iteration_of_a_loop_counts() {
     expect(
         kernel!("for (var k = 0u; k < 2u * params.n; k++) { y[params.y + i] += x[params.x + k]; }"),
         &[(INVOCATIONS * N, "binding 0", FIRST + 2 * N - 1)],

@@ -85,11 +85,11 @@ impl Deferred {
 
     /// Keeps everybody from submitting until it is dropped.
     #[cfg(test)]
-    pub(super) fn hold(&self) -> Turn<'_> {
+    pub(super) fn hold(&self) -> SubmitGuard<'_> {
         while std::mem::replace(&mut self.queue.state.lock().is_submitting, true) {
             std::thread::yield_now();
         }
-        Turn { queue: &self.queue, is_over: true }
+        SubmitGuard { queue: &self.queue, is_over: true }
     }
 
     fn start(&self) -> Option<SubmitThread> {
@@ -116,9 +116,9 @@ impl Queue {
             state.is_submitting = true;
             first
         };
-        let mut turn = Turn { queue: self, is_over: false };
+        let mut guard = SubmitGuard { queue: self, is_over: false };
         self.port.submit(*batch, &index);
-        turn.is_over = true;
+        guard.is_over = true;
         true
     }
 
@@ -147,12 +147,12 @@ impl State {
 }
 
 /// The right to submit. Where the driver or wgpu panics within, nobody knows what became of the batch.
-pub(crate) struct Turn<'a> {
+pub(crate) struct SubmitGuard<'a> {
     queue: &'a Queue,
     is_over: bool,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for SubmitGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.queue.state.lock();
         state.is_submitting = false;
@@ -202,7 +202,7 @@ mod tests {
         assert!(!deferred.is_pending());
         let held = deferred.hold();
         (1..=5).for_each(|number| push(&deferred, number));
-        assert!(!deferred.submit_next(5), "another has the turn");
+        assert!(!deferred.submit_next(5), "another has the guard");
         assert!(deferred.is_pending() && submitted(&deferred) == 0);
         drop(held);
         let start = Instant::now();

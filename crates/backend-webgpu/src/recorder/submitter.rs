@@ -229,7 +229,7 @@ impl Submitter {
 
     /// Keeps everybody from submitting deferred batches until it is dropped.
     #[cfg(test)]
-    pub(crate) fn hold_deferred(&self) -> super::deferred::Turn<'_> {
+    pub(crate) fn hold_deferred(&self) -> super::deferred::SubmitGuard<'_> {
         self.deferred.as_ref().expect("batches may be deferred").hold()
     }
 

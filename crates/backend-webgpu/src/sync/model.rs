@@ -232,7 +232,7 @@ impl<T> ReentrantMutex<T> {
         loop {
             match &mut *owner {
                 None => *owner = Some((me, 1)),
-                Some((holder, turns)) if *holder == me => *turns += 1,
+                Some((holder, depth)) if *holder == me => *depth += 1,
                 Some(_) if start.elapsed() >= patience => return None,
                 Some(_) => {
                     self.freed.wait_for(&mut owner, if time_passes() { LOOK } else { patience });
@@ -247,7 +247,7 @@ impl<T> ReentrantMutex<T> {
 impl<T> Drop for ReentrantMutexGuard<'_, T> {
     fn drop(&mut self) {
         let mut owner = self.0.owner.lock();
-        *owner = owner.take().filter(|&(_, turns)| turns > 1).map(|(holder, turns)| (holder, turns - 1));
+        *owner = owner.take().filter(|&(_, depth)| depth > 1).map(|(holder, depth)| (holder, depth - 1));
         drop(owner);
         self.0.freed.notify_all();
     }

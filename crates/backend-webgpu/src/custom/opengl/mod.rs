@@ -71,10 +71,10 @@ mod tests {
                 workgroupBarrier();
                 let length = workgroupUniformLoad(&shared_length);
                 var scaled = vec3<f32>(own[i]);
-                for (var turn = 0u; turn < length / 2u; turn++) {
-                    switch tile[turn][i] {
+                for (var nth = 0u; nth < length / 2u; nth++) {
+                    switch tile[nth][i] {
                         case 0: { continue; }
-                        case 1, 2: { scaled[turn] *= 0.5; }
+                        case 1, 2: { scaled[nth] *= 0.5; }
                         default: { if scaled.x > 3.0 { break; } }
                     }
                 }

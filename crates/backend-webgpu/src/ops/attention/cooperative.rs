@@ -19,7 +19,7 @@ pub(super) static COOPERATIVE: KernelSource = KernelSource {
     ..kernel!(
         native "attention/cooperative",
         libs: [
-            WORKGROUP_TILES, SPECIAL, ATTENTION, ATTENTION_CONTIGUOUS, ATTENTION_FOURS, ATTENTION_SEEN, ATTENTION_SINKS,
+            WORKGROUP_TILES, SPECIAL, ATTENTION, ATTENTION_CONTIGUOUS, ATTENTION_VEC4S, ATTENTION_SEEN, ATTENTION_SINKS,
             HALVES, FRAGMENT_ELEMENTS,
         ],
         types: ["T"],
@@ -136,9 +136,9 @@ impl CooperativeTile {
         (self.range() / FRAGMENT).div_ceil(passes)
     }
 
-    /// Whether keys and values are staged in turns, through one set of registers: where the output leaves too
+    /// Whether keys and values are staged alternately, through one set of registers: where the output leaves too
     /// few registers for both.
-    pub(super) const fn stages_in_turns(self) -> bool {
+    pub(super) const fn stages_alternately(self) -> bool {
         self.range() > 128
     }
 
@@ -151,8 +151,8 @@ impl CooperativeTile {
     /// Bytes of workgroup memory: keys and values, or output; the sums of weights of a part; and the products of a
     /// slice that teams exchange.
     const fn workgroup_bytes(self) -> usize {
-        let (queries, eights) = (self.teams() * FRAGMENT, self.dim / 8);
-        let keys = if self.wide_keys { self.block * (eights + (12 - eights % 8) % 8) * 16 } else { 16 };
+        let (queries, vec8s) = (self.teams() * FRAGMENT, self.dim / 8);
+        let keys = if self.wide_keys { self.block * (vec8s + (12 - vec8s % 8) % 8) * 16 } else { 16 };
         let rows = self.rows() * (self.dim + 8) * 2;
         let output = queries * (self.dim_subgroups * self.pass_fragments() * FRAGMENT + 8) * 2;
         let products = self.parts * self.slice * self.subgroups * FRAGMENT * size_of::<f32>();
@@ -252,13 +252,13 @@ mod tests {
             let threads = tile.subgroups * SUBGROUP;
             assert_eq!((tile.dim % FRAGMENT, tile.block * tile.dim / 8 % threads), (0, 0), "{tile}");
             assert_eq!((tile.block % tile.slice, tile.slice % FRAGMENT), (0, 0), "{tile}");
-            assert!(tile.keeps_column() || !(tile.wide_keys || tile.stages_in_turns()), "{tile}");
-            assert!(tile.block == tile.slice || !tile.stages_in_turns(), "{tile}");
+            assert!(tile.keeps_column() || !(tile.wide_keys || tile.stages_alternately()), "{tile}");
+            assert!(tile.block == tile.slice || !tile.stages_alternately(), "{tile}");
             assert!(tile.dim.is_multiple_of(2 * FRAGMENT) || !tile.wide_keys, "{tile}");
-            // Products are exchanged where keys and values are staged in turns, and passes are whole.
+            // Products are exchanged where keys and values are staged alternately, and passes are whole.
             let passes = (tile.teams() * FRAGMENT).div_ceil(tile.rows());
             let is_whole = tile.range() == passes * tile.pass_fragments() * FRAGMENT;
-            assert!(tile.dim_subgroups == 1 || tile.stages_in_turns() && is_whole, "{tile}");
+            assert!(tile.dim_subgroups == 1 || tile.stages_alternately() && is_whole, "{tile}");
         }
     }
 

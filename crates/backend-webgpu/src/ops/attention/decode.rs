@@ -74,7 +74,7 @@ const SUBGROUPS: [usize; 2] = [8, 32];
 const LANES: [usize; 3] = [8, 16, 32];
 
 /// Keys that a slot takes in a step.
-const TURNS: usize = 4;
+const KEYS_PER_SLOT: usize = 4;
 
 /// The most steps of a workgroup that takes all keys: together they are shorter than the launch that would put
 /// pieces together. Four steps of a wide workgroup are as short, eight aren't (shaders/attention/notes.md).
@@ -156,7 +156,7 @@ impl Tile {
     /// The most keys that a workgroup takes in few steps.
     fn few_keys(self) -> usize {
         let steps = if self.workgroup == Workgroup::WIDE { MOST_WIDE_STEPS } else { MOST_STEPS };
-        steps * TURNS * self.slots()
+        steps * KEYS_PER_SLOT * self.slots()
     }
 
     /// Bytes of workgroup memory: vectors of eight elements for each lane, references and sums, and what puts pieces
@@ -214,7 +214,7 @@ pub(super) fn suits(ctx: &OpContext, desc: &AttentionDesc, workgroup: Workgroup)
 /// Steps in which such a workgroup takes all keys.
 pub(super) fn steps(ctx: &OpContext, desc: &AttentionDesc, workgroup: Workgroup) -> Option<usize> {
     let tile = Tile::find(workgroup, ctx.gpu().subgroup, desc)?;
-    Some(desc.seq_kv.div_ceil(TURNS * tile.slots()))
+    Some(desc.seq_kv.div_ceil(KEYS_PER_SLOT * tile.slots()))
 }
 
 /// Whether such a workgroup takes all keys in few steps.

@@ -7,7 +7,7 @@ use backend_api::{BackendResult, DType};
 
 use super::pieces::{Output, Pieces};
 use super::{Params, Problem, decode_fragments, fixup};
-use crate::kernels::libs::{ATTENTION_FIXUP, ATTENTION_FOURS, ATTENTION_PARTS_FOURS};
+use crate::kernels::libs::{ATTENTION_FIXUP, ATTENTION_PARTS_VEC4S, ATTENTION_VEC4S};
 use crate::kernels::{KernelSource, MAX_CONSTANTS, Variant, kernel, native};
 use crate::ops::has_room;
 use crate::ops::shared::tensor_cores::{FRAGMENT, SUBGROUP};
@@ -96,8 +96,8 @@ impl Tile {
     pub(super) fn variant(self, output: Output) -> Variant {
         let constants = [self.rows, self.block, self.dim].map(|value| value as u32);
         let (source, libs): (_, &[_]) = match output {
-            Output::FixedUp => (&DECODE_FIXED_UP, &[ATTENTION_FIXUP, ATTENTION_FOURS]),
-            _ => (&DECODE, &[ATTENTION_PARTS_FOURS]),
+            Output::FixedUp => (&DECODE_FIXED_UP, &[ATTENTION_FIXUP, ATTENTION_VEC4S]),
+            _ => (&DECODE, &[ATTENTION_PARTS_VEC4S]),
         };
         Variant::new(source, [DType::F16], constants).with_libs(libs).with_rolled_loops()
     }

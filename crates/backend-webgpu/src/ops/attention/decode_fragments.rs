@@ -71,7 +71,7 @@ fn attend(tile: Tile, subgroup: u32, lane: u32, group: vec3<u32>, groups: vec3<u
     )
 }
 
-/// Where an invocation's eights of each vector begin; those behind a vector's end are its last.
+/// Where an invocation's vec8s of each vector begin; those behind a vector's end are its last.
 fn starts(tile: Tile) -> String {
     let start = |of: char, place: &'static str, step: usize| {
         move |t: usize| {

@@ -11,27 +11,27 @@ pub(super) const WORKGROUP_BYTES: usize = 16;
 /// counter.
 const TAIL: usize = 300;
 
-/// Nanoseconds of a turn, in which each of its invocations reads, rescales and adds four elements of eight pieces: on tensor
-/// cores, 8 pieces of 4 rows of 128 take one, 9 to 16 0.56 µs more; otherwise 16 pieces are up to 1.5 µs faster than with a
+/// Nanoseconds of an iteration, in which each of its invocations reads, rescales and adds four elements of eight pieces: on
+/// tensor cores, 8 pieces of 4 rows of 128 take one, 9 to 16 0.56 µs more; otherwise 16 pieces are up to 1.5 µs faster than with a
 /// launch, and 32 up to 0.9 slower (shaders/attention/notes.md).
-pub(super) const COOPERATIVE_TURN: usize = 560;
-pub(super) const TURN: usize = 1000;
-pub(super) const PIECES_OF_TURN: usize = 8;
-const FOURS_OF_TURN: usize = 128;
+pub(super) const COOPERATIVE_ITERATION: usize = 560;
+pub(super) const ITERATION: usize = 1000;
+pub(super) const PIECES_PER_ITERATION: usize = 8;
+const VEC4S_PER_ITERATION: usize = 128;
 
-/// Elements of K in a piece that are worth another turn if there are more, and another workgroup for each compute unit. On
+/// Elements of K in a piece that are worth another iteration if there are more, and another workgroup for each compute unit. On
 /// tensor cores over heads of 128, H200: 1000 keys take 7.4 µs in 8 pieces and 7.9 in 16, 2000 10.4 and 10.0, 4000 15.6 and
 /// 12.3 (13.2 in 32, two for each unit), 16,000 29.4 in 16 and 24.4 in 32.
-const WORTH_A_TURN: usize = 5 << 12;
+const WORTH_AN_ITERATION: usize = 5 << 12;
 const WORTH_A_WORKGROUP: usize = 1 << 16;
 
 /// How many pieces to put together of so many elements of K: at most those that give each compute unit one workgroup, or, of
-/// many elements, whole turns of those that give it as many as it works on at a time.
+/// many elements, whole iterations of those that give it as many as it works on at a time.
 pub(super) fn pieces(elements: usize, [for_each, at_a_time]: [usize; 2]) -> usize {
-    let turns = elements.div_ceil(WORTH_A_TURN * PIECES_OF_TURN);
-    let pieces = turns.saturating_mul(PIECES_OF_TURN).min(for_each);
-    let whole_turns = at_a_time / PIECES_OF_TURN * PIECES_OF_TURN;
-    if elements / pieces.max(1) > WORTH_A_WORKGROUP { whole_turns } else { pieces }
+    let iterations = elements.div_ceil(WORTH_AN_ITERATION * PIECES_PER_ITERATION);
+    let pieces = iterations.saturating_mul(PIECES_PER_ITERATION).min(for_each);
+    let whole_iterations = at_a_time / PIECES_PER_ITERATION * PIECES_PER_ITERATION;
+    if elements / pieces.max(1) > WORTH_A_WORKGROUP { whole_iterations } else { pieces }
 }
 
 /// What the last workgroups of a call put together.
@@ -44,8 +44,8 @@ pub(super) struct Parts {
     pub(super) pieces: usize,
     /// Elements of a row of O.
     pub(super) columns: usize,
-    /// Nanoseconds of a turn.
-    pub(super) turn: usize,
+    /// Nanoseconds of an iteration.
+    pub(super) iteration: usize,
 }
 
 impl Parts {
@@ -64,12 +64,13 @@ impl Parts {
 
     /// Nanoseconds of a tile's last workgroup.
     pub(super) fn tail(self) -> usize {
-        let fours = self.rows.saturating_mul(self.columns.div_ceil(4));
-        let turns = self.pieces.div_ceil(PIECES_OF_TURN).saturating_mul(fours.div_ceil(FOURS_OF_TURN));
-        TAIL.saturating_add(turns.saturating_mul(self.turn))
+        let vec4s = self.rows.saturating_mul(self.columns.div_ceil(4));
+        let iterations =
+            self.pieces.div_ceil(PIECES_PER_ITERATION).saturating_mul(vec4s.div_ceil(VEC4S_PER_ITERATION));
+        TAIL.saturating_add(iterations.saturating_mul(self.iteration))
     }
 
-    /// Words of a tile: a reference and a sum for each row of each piece, and a vector of whole fours.
+    /// Words of a tile: a reference and a sum for each row of each piece, and a vector of whole vec4s.
     fn words_of_tile(self) -> usize {
         let length = self.columns.next_multiple_of(4) + 2;
         self.rows.saturating_mul(self.pieces).saturating_mul(length)
@@ -206,8 +207,9 @@ mod tests {
     fn what_has_no_room_is_put_together_by_a_launch() {
         let Some((backend, mut desc)) = operands().unwrap() else { return };
         let call = backend.context("test").unwrap();
-        let fit =
-            |tiles, rows, pieces| Parts { tiles, rows, pieces, columns: 64, turn: TURN }.fit(&call.context);
+        let fit = |tiles, rows, pieces| {
+            Parts { tiles, rows, pieces, columns: 64, iteration: ITERATION }.fit(&call.context)
+        };
         assert!(fit(9, 4, 300) && fit(FIXUP_COUNTERS, 4, 2));
         assert!(!fit(FIXUP_COUNTERS + 1, 4, 2), "more tiles than counters");
         assert!(!fit(600, 4, 7), "more words than the buffer");
@@ -221,17 +223,18 @@ mod tests {
 
     #[test]
     fn a_launch_is_faster_for_many_pieces() {
-        let tail = |rows, pieces, turn| Parts { tiles: 8, rows, pieces, columns: 128, turn }.tail();
-        let are_shorter =
-            |rows, turn| [2, 8, 16, 32, 64].map(|pieces| tail(rows, pieces, turn) < h200::COMBINING_LAUNCH);
-        assert_eq!(are_shorter(4, COOPERATIVE_TURN), [true, true, true, true, false]);
-        assert_eq!(are_shorter(16, COOPERATIVE_TURN), [true, true, false, false, false]);
-        assert_eq!(are_shorter(4, TURN), [true, true, true, false, false]);
+        let tail = |rows, pieces, iteration| Parts { tiles: 8, rows, pieces, columns: 128, iteration }.tail();
+        let are_shorter = |rows, iteration| {
+            [2, 8, 16, 32, 64].map(|pieces| tail(rows, pieces, iteration) < h200::COMBINING_LAUNCH)
+        };
+        assert_eq!(are_shorter(4, COOPERATIVE_ITERATION), [true, true, true, true, false]);
+        assert_eq!(are_shorter(16, COOPERATIVE_ITERATION), [true, true, false, false, false]);
+        assert_eq!(are_shorter(4, ITERATION), [true, true, true, false, false]);
     }
 
     /// 8 heads of keys and values on an H200, whose units are enough for 16 pieces of each.
     #[test]
-    fn pieces_are_worth_their_turns() {
+    fn pieces_are_worth_their_iterations() {
         let pieces = |keys: usize, head_dim: usize| pieces(keys * head_dim, [16, 33]);
         assert_eq!([640, 1128, 2128, 4128, 16_128].map(|keys| pieces(keys, 128)), [8, 8, 16, 16, 32]);
         assert_eq!([1128, 2128, 4128].map(|keys| pieces(keys, 64)), [8, 8, 16]);

@@ -25,8 +25,8 @@ pub(super) static FLASH: KernelSource = kernel!(
     writes: ["lse: f32", "o: O"],
 );
 
-/// Fours of a chunk, as the kernel has it.
-const FOURS: usize = 8;
+/// Vec4s of a chunk, as the kernel has it.
+const VEC4S: usize = 8;
 
 /// Workgroups that have equally many blocks of keys.
 #[derive(Clone, Copy, Debug)]
@@ -47,9 +47,9 @@ pub(super) struct FlashTile {
     lanes: usize,
     /// Queries of an invocation.
     rows: usize,
-    /// Fours of its keys.
+    /// Vec4s of its keys.
     keys: usize,
-    /// Fours of an invocation in each vector of the output.
+    /// Vec4s of an invocation in each vector of the output.
     dims: usize,
     /// How fast it is on a unit that has as many workgroups as it works on at a time, in percent of the fourth tile.
     /// Measured on an H200: what invocations read for each product decides, and in workgroups of two subgroups, which wait
@@ -97,7 +97,7 @@ impl FlashTile {
     }
 
     fn workgroup_bytes(self) -> usize {
-        (self.queries() + self.block()) * FOURS * 4 * size_of::<f32>()
+        (self.queries() + self.block()) * VEC4S * 4 * size_of::<f32>()
     }
 
     /// Whether it works on queries of this type on a device of these limits.
@@ -105,10 +105,10 @@ impl FlashTile {
         self.stages(q) && has_room(limits, self.groups * self.lanes, self.workgroup_bytes())
     }
 
-    /// Whether each invocation has something to stage of a chunk of the queries, which are read by fours, or eights of f16.
+    /// Whether each invocation has something to stage of a chunk of the queries, which are read by vec4s, or vec8s of f16.
     const fn stages(self, q: DType) -> bool {
-        let fours = if matches!(q, DType::F16) { 2 } else { 1 };
-        self.queries() * FOURS >= self.groups * self.lanes * fours
+        let vec4s = if matches!(q, DType::F16) { 2 } else { 1 };
+        self.queries() * VEC4S >= self.groups * self.lanes * vec4s
     }
 
     /// The tile for these heads on so many compute units: the one that should be the fastest.
@@ -184,7 +184,7 @@ impl FlashTile {
     ) -> f64 {
         // Fewer workgroups on a compute unit than it works on at a time wait for their own results: as long as so many
         // shares take.
-        let alone: f64 = match (self.groups, self.lanes, self.fours()) {
+        let alone: f64 = match (self.groups, self.lanes, self.vec4s()) {
             (8, 8, ..16) => 6.0,
             (8, 8, _) => 2.7,
             (_, _, ..16) => 2.0,
@@ -219,15 +219,15 @@ impl FlashTile {
         self.share(desc) * (blocks(round) + blocks(Workgroups { count: shorter.count - filled, ..shorter }))
     }
 
-    /// Fours of scores and of the output in an invocation.
-    const fn fours(self) -> usize {
+    /// Vec4s of scores and of the output in an invocation.
+    const fn vec4s(self) -> usize {
         self.rows * (self.keys + self.dims)
     }
 
     /// How many of its workgroups have registers on a compute unit at a time.
     pub(super) fn at_a_time(self) -> usize {
         // Scores and output, and what else an invocation holds.
-        let registers = self.groups * self.lanes * (4 * self.fours() + 100);
+        let registers = self.groups * self.lanes * (4 * self.vec4s() + 100);
         ((1 << 16) / registers).max(1)
     }
 
@@ -352,7 +352,7 @@ mod tests {
             ["flash/128x64x64r8", "flash/64x64x64r8"]
         );
         assert_eq!(chosen(&large, 64, 1), "flash/32x64x64r4");
-        // Queries of f16 are read by eights, of which 32 queries have too few for 256 invocations.
+        // Queries of f16 are read by vec8s, of which 32 queries have too few for 256 invocations.
         let of_vectors = |dtype, head_dim| {
             let shape = AttentionShape { batch: 1, heads: 8, seq_q: 4096, seq_kv: 4096, head_dim };
             let desc = AttentionDesc::new(dtype, 0, 0, 0, 0, shape);

@@ -5,8 +5,8 @@
 
 use std::iter;
 
+use super::alternating;
 use super::cooperative::CooperativeTile;
-use super::in_turns;
 use crate::kernels::{MAX_CONSTANTS, Target};
 use crate::ops::shared::tensor_cores::FRAGMENT;
 use crate::ops::shared::text::{lines, pairs};
@@ -14,8 +14,8 @@ use crate::ops::shared::text::{lines, pairs};
 /// Elements of a vector that the four invocations of a row, or of a key, read at once.
 const READ: usize = 32;
 
-/// Fours in the row of a fragment.
-const FOURS: usize = FRAGMENT / 4;
+/// Vec4s in the row of a fragment.
+const VEC4S: usize = FRAGMENT / 4;
 
 /// The function `attend`, given the kernel's constants.
 ///
@@ -23,7 +23,7 @@ const FOURS: usize = FRAGMENT / 4;
 /// WGSL doesn't know.
 pub(super) fn attend(constants: &[u32; MAX_CONSTANTS], _: Target) -> String {
     let tile = CooperativeTile::from_constants(constants);
-    let blocks = if tile.stages_in_turns() { in_turns::blocks(tile) } else { blocks(tile) };
+    let blocks = if tile.stages_alternately() { alternating::blocks(tile) } else { blocks(tile) };
     let results = lines((0..tile.parts).map(|part| results(tile, part)));
     let steps = if tile.keeps_column() {
         "  let step_k = BLOCK * (params.k.w / 8u);
@@ -124,17 +124,17 @@ pub(super) fn queries(tile: CooperativeTile) -> String {
     pairs([tile.parts, fragments.len().div_ceil(tile.pass_fragments())]).map(pass).collect()
 }
 
-/// Where a fragment of the subgroup's range begins in a row of keys or values, in fours.
+/// Where a fragment of the subgroup's range begins in a row of keys or values, in vec4s.
 fn column(tile: CooperativeTile, fragment: usize) -> String {
-    let across = fragment * FOURS;
+    let across = fragment * VEC4S;
     if tile.dim_subgroups > 1 { format!("range * (RANGE / 4u) + {across}u") } else { format!("{across}u") }
 }
 
-/// Where a fragment of the subgroup's range begins in a row of a pass, in fours.
+/// Where a fragment of the subgroup's range begins in a row of a pass, in vec4s.
 fn column_of_pass(tile: CooperativeTile, fragment: usize) -> String {
-    let across = fragment * FOURS;
+    let across = fragment * VEC4S;
     if tile.dim_subgroups > 1 {
-        format!("range * (2u * RANGE_EIGHTS) + {across}u")
+        format!("range * (2u * RANGE_VEC8S) + {across}u")
     } else {
         format!("{across}u")
     }
@@ -166,25 +166,23 @@ pub(super) fn sums(tile: CooperativeTile) -> String {
 
 /// Fetches an invocation's groups of the first block of keys and values.
 fn first(tile: CooperativeTile) -> String {
-    lines(
-        groups(tile).map(|(of, turn)| {
-            format!("var next_{of}_{turn} = fetch_{of}(tile, index, tile.first, {turn}u);")
-        }),
-    )
+    lines(groups(tile).map(|(of, iteration)| {
+        format!("var next_{of}_{iteration} = fetch_{of}(tile, index, tile.first, {iteration}u);")
+    }))
 }
 
 /// Fetches an invocation's groups of the next block of keys and values.
 fn next(tile: CooperativeTile) -> String {
-    let other = lines(
-        groups(tile)
-            .map(|(of, turn)| format!("next_{of}_{turn} = fetch_{of}(tile, index, block + 1u, {turn}u);")),
-    );
+    let other = lines(groups(tile).map(|(of, iteration)| {
+        format!("next_{of}_{iteration} = fetch_{of}(tile, index, block + 1u, {iteration}u);")
+    }));
     if !tile.keeps_column() {
         return other;
     }
-    let whole = lines(
-        groups(tile).map(|(of, turn)| format!("next_{of}_{turn} = fetch_whole_{of}(at_{of}, {turn}u);")),
-    );
+    let whole =
+        lines(groups(tile).map(|(of, iteration)| {
+            format!("next_{of}_{iteration} = fetch_whole_{of}(at_{of}, {iteration}u);")
+        }));
     format!("at_k += step_k;\nat_v += step_v;\n{}", whole_or_other(&whole, &other))
 }
 
@@ -200,12 +198,15 @@ pub(super) fn whole_or_other(whole: &str, other: &str) -> String {
 
 /// Puts an invocation's groups of keys and values into workgroup memory.
 fn stage(tile: CooperativeTile) -> String {
-    lines(groups(tile).map(|(of, turn)| format!("stage_{of}(index, {turn}u, next_{of}_{turn});")))
+    lines(
+        groups(tile)
+            .map(|(of, iteration)| format!("stage_{of}(index, {iteration}u, next_{of}_{iteration});")),
+    )
 }
 
 /// Keys or values, and the number of each group that an invocation fetches.
 fn groups(tile: CooperativeTile) -> impl Iterator<Item = (char, usize)> {
-    ['k', 'v'].into_iter().flat_map(move |of| (0..tile.fetches()).map(move |turn| (of, turn)))
+    ['k', 'v'].into_iter().flat_map(move |of| (0..tile.fetches()).map(move |iteration| (of, iteration)))
 }
 
 /// Each part of the queries, and each column of keys in a slice.

@@ -5,6 +5,7 @@
 //! cores, `attention/decode` in subgroups (also for more queries over few keys) or `attention/split`. Where the keys are in pieces, `attention/combine` puts
 //! their parts together.
 
+mod alternating;
 mod blocks;
 mod cooperative;
 mod decode;
@@ -14,7 +15,6 @@ mod fixup;
 mod flash;
 mod flash_pieces;
 mod fragments;
-mod in_turns;
 mod kernel_override;
 mod paged;
 mod part;

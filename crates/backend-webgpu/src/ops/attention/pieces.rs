@@ -62,7 +62,7 @@ pub(super) fn variants() -> Vec<Variant> {
 /// The variant of attention/combine for so many elements in a vector, and so many pieces.
 pub(super) fn combine_variant(types: Types, head_dim: usize, pieces: usize) -> Variant {
     let lanes = LANES.into_iter().rfind(|lanes| 4 * lanes >= head_dim).unwrap_or(LANES[0]);
-    // Each group of lanes reads two pieces in a turn; more than two turns are worth more groups.
+    // Each group of lanes reads two pieces in an iteration; more than two iterations are worth more groups.
     let [few, many] = THREADS;
     let threads = if pieces > 4 * few / lanes { many } else { few };
     let [q, kv, paged] = types.constants();
@@ -197,7 +197,7 @@ impl Pieces {
     }
 }
 
-/// Bytes of the parts of every row: a state and a vector of whole fours for each piece.
+/// Bytes of the parts of every row: a state and a vector of whole vec4s for each piece.
 pub(super) fn bytes_of_parts(op: &'static str, desc: &AttentionDesc, pieces: usize) -> BackendResult<usize> {
     let length = desc.v_head_dim.next_multiple_of(4) + STATE;
     checked_product(op, "scratch", &[desc.batch, desc.heads, desc.seq_q, pieces, length, size_of::<f32>()])

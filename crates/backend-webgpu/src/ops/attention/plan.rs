@@ -120,11 +120,11 @@ impl Kernel {
     fn parts(self, ctx: &OpContext, desc: &AttentionDesc, pieces: usize) -> Option<fixup::Parts> {
         let rows = self.rows().filter(|_| desc.lse.is_none())?;
         let (tiles, rows) = (Pieces::tiles(desc, rows), rows.min(shared_rows(desc)));
-        let turn = match self {
-            Self::DecodeCooperative(_) => fixup::COOPERATIVE_TURN,
-            _ => fixup::TURN,
+        let iteration = match self {
+            Self::DecodeCooperative(_) => fixup::COOPERATIVE_ITERATION,
+            _ => fixup::ITERATION,
         };
-        let parts = fixup::Parts { tiles, rows, pieces, columns: desc.v_head_dim, turn };
+        let parts = fixup::Parts { tiles, rows, pieces, columns: desc.v_head_dim, iteration };
         parts.fit(ctx).then_some(parts)
     }
 
@@ -173,7 +173,7 @@ impl Kernel {
                     && reads_fragments(ctx, desc, windows)
                     && tile.dim >= desc.head_dim
                     && tile.fits(limits)
-                    && writes_fours(desc, windows)
+                    && writes_vec4s(desc, windows)
                     && tile.is_verified(ctx)
             }
             Self::DecodeCooperative(tile) => {
@@ -379,7 +379,7 @@ fn pieces_to_fix_up(ctx: &OpContext, desc: &AttentionDesc, kernel: Kernel, rows:
     let (workgroups, _) = kernel.occupancy();
     let units = ctx.profile().compute_units;
     let for_each = units / tiles;
-    if !matches!(kernel, Kernel::DecodeCooperative(_)) || for_each < fixup::PIECES_OF_TURN {
+    if !matches!(kernel, Kernel::DecodeCooperative(_)) || for_each < fixup::PIECES_PER_ITERATION {
         return None;
     }
     let elements = desc.seq_kv.saturating_mul(desc.head_dim);
@@ -436,7 +436,7 @@ fn reads_fragments(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> 
 }
 
 /// Whether every vector of O starts at a multiple of four elements.
-fn writes_fours(desc: &AttentionDesc, windows: &Windows) -> bool {
+fn writes_vec4s(desc: &AttentionDesc, windows: &Windows) -> bool {
     let [.., o] = desc.layouts();
     is_aligned(&windows.o, [desc.batch, desc.heads, desc.seq_q], o, 4)
 }

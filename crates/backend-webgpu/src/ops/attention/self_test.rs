@@ -48,12 +48,12 @@ fn check(ctx: &OpContext, tile: CooperativeTile) -> BackendResult<()> {
     })
 }
 
-/// Two queries of as many heads as fill the rows, and more pieces than the last workgroup reads in a turn.
+/// Two queries of as many heads as fill the rows, and more pieces than the last workgroup reads in an iteration.
 fn check_decode(ctx: &OpContext, tile: decode_cooperative::Tile, output: Output) -> BackendResult<()> {
     let shape = [1, tile.rows / 2, 2, 3 * tile.block + 5, tile.dim - 8];
     compare(ctx, shape, |test, problem| {
         let Problem { desc, windows, .. } = problem;
-        let pieces = tile.pieces(desc, 2 * fixup::PIECES_OF_TURN);
+        let pieces = tile.pieces(desc, 2 * fixup::PIECES_PER_ITERATION);
         let Windows { q, k, v, mask, lengths, sinks, lse, o, .. } = windows;
         let first = params(problem, pieces.length, pieces.count)?;
         let (variant, grid) = (tile.variant(output), pieces.grid(desc));

@@ -123,16 +123,16 @@ pub(super) fn variants() -> Vec<Variant> {
     both.flat_map(|(window, dtype)| Activation::ALL.iter().map(move |&a| window.variant(dtype, a))).collect()
 }
 
-/// Whether the kernel can make a convolution: one filter for each channel, fours of adjacent ones at whole
+/// Whether the kernel can make a convolution: one filter for each channel, vec4s of adjacent ones at whole
 /// vectors.
 pub(super) fn is_possible(job: &Job) -> bool {
     let gather = &job.gather;
-    let fours =
+    let vec4s =
         [gather.groups, job.input.offset as usize, job.filter.offset as usize, job.output.offset as usize];
     gather.layout == ImageLayout::Nhwc
         && (gather.channels, gather.filters) == (1, 1)
         && gather.source.iter().all(|&extent| extent > 0)
-        && fours.iter().all(|size| size.is_multiple_of(FOUR))
+        && vec4s.iter().all(|size| size.is_multiple_of(FOUR))
         && Window::of(gather, 1).is_some()
 }
 
@@ -168,7 +168,7 @@ mod tests {
             found.sort_unstable();
             wanted.sort_unstable();
             assert_eq!(found, wanted, "{window:?}");
-            // Four filters follow each other, and are read by fours.
+            // Four filters follow each other, and are read by vec4s.
             let taps = side * side;
             for tap in 0..taps {
                 let begin = format!("let w_{tap} = vec4<f32>(");

@@ -128,15 +128,15 @@ const MOST_FILTERS: usize = 64;
 /// The function `multiply`: the sums of an invocation, over all channels of the tile, to workgroup memory.
 fn multiply(values: &Values, _: Target) -> String {
     let Constants { filters, pixels, .. } = Constants::of(values);
-    let fours = filters / FOUR;
-    let all = || pairs([pixels, fours]);
+    let vec4s = filters / FOUR;
+    let all = || pairs([pixels, vec4s]);
     let pixel = |line: &dyn Fn(usize) -> String| lines((0..pixels).map(line));
     let origins = pixel(&|i| format!("let origin_{i} = origin_of(tile, lane, {i}u);"));
     let sums = lines(all().map(|(i, j)| format!("var sum_{i}_{j} = vec4<f32>();")));
     let read = pixel(&|i| format!("let v_{i} = under(tile, origin_{i}, unit, tap, channel, left);"));
     let products = |channel: usize| {
         let weights =
-            (0..fours).map(move |j| format!("let w_{channel}_{j} = sh[at + {}u];", channel * fours + j));
+            (0..vec4s).map(move |j| format!("let w_{channel}_{j} = sh[at + {}u];", channel * vec4s + j));
         let element = ["x", "y", "z", "w"][channel % FOUR];
         let add = all().map(move |(i, j)| format!("sum_{i}_{j} += v_{i}.{element} * w_{channel}_{j};"));
         lines(weights.chain(add))
@@ -144,7 +144,7 @@ fn multiply(values: &Values, _: Target) -> String {
     let products: String = (0..FOUR).map(products).collect();
     let keep =
         lines(all().map(|(i, j)| {
-            format!("sh[((part * PIXELS + {i}u) * FOURS + {j}u) * LANES + lane] = sum_{i}_{j};")
+            format!("sh[((part * PIXELS + {i}u) * VEC4S + {j}u) * LANES + lane] = sum_{i}_{j};")
         }));
     format!(
         "
@@ -214,7 +214,7 @@ pub(super) fn launch(
     let job = &repack_filter::as_multiplied(ctx, op, job, interleaved)?;
     let &ConvGather { groups, channels, filters, filter, .. } = &job.gather;
     let places = checked_product(op, "filter", &filter)?;
-    // Slices are of whole fours of channels.
+    // Slices are of whole vec4s of channels.
     let target = split::Target::new(ctx, op, job, slices, FOUR * places)?;
     let mut params = target.params(op, Params::new(op, job)?)?;
     let (sizes, tile) = ([params.output.rows as usize, filters], [block.rows(), block.filters]);
@@ -249,8 +249,8 @@ mod tests {
             let target = Target { immediates: true, unroll: true };
             let text = compose(&block.variant([DType::F32; 2], false, Activation::Identity), target);
             let count = |line: String| text.lines().filter(|other| other.trim() == line).count();
-            let fours = filters / 4;
-            for (i, j) in pairs([pixels, fours]) {
+            let vec4s = filters / 4;
+            for (i, j) in pairs([pixels, vec4s]) {
                 for (channel, element) in ["x", "y", "z", "w"].into_iter().enumerate() {
                     assert_eq!(
                         count(format!("sum_{i}_{j} += v_{i}.{element} * w_{channel}_{j};")),
@@ -258,11 +258,11 @@ mod tests {
                         "{block}"
                     );
                     // A channel's filters are adjacent.
-                    let weight = format!("let w_{channel}_{j} = sh[at + {}u];", channel * fours + j);
+                    let weight = format!("let w_{channel}_{j} = sh[at + {}u];", channel * vec4s + j);
                     assert_eq!(count(weight), 1, "{block}");
                 }
             }
-            assert_eq!(text.matches(" += v_").count(), 4 * pixels * fours, "{block}");
+            assert_eq!(text.matches(" += v_").count(), 4 * pixels * vec4s, "{block}");
         }
     }
 }

@@ -17,7 +17,7 @@ constants! { struct Constants { tile: TileConstants, interleaved: bool } }
 static FILTER_GRADIENT: KernelSource = KernelSource {
     unrolled: Some(tile_product),
     ..kernel!(
-        "conv/filter_gradient", libs: [GRID, QUOTIENT, SOURCE_FOURS, TILE_PRODUCT],
+        "conv/filter_gradient", libs: [GRID, QUOTIENT, SOURCE_VEC4S, TILE_PRODUCT],
         types: ["T", "TR"], constants: Constants, params: Params,
         reads: ["input: T", "gradient: T"], writes: ["output: TR"],
     )

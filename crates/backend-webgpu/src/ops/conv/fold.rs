@@ -6,7 +6,7 @@ use backend_api::support::{ConvGather, checked_product};
 use backend_api::{BackendResult, DType};
 
 use super::Job;
-use super::nchw_to_nhwc::{EIGHT, scratch_of_eights};
+use super::nchw_to_nhwc::{EIGHT, scratch_of_vec8s};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::ops::op_context::{OpContext, WORKGROUP, dim, dims, linear_grid};
 
@@ -22,12 +22,12 @@ static FOLD_PIXELS: KernelSource = KernelSource {
 
 params! {
     struct Params {
-        // Of the images, eights that there are, rows of all, and pixels of a row before and after.
+        // Of the images, vec8s that there are, rows of all, and pixels of a row before and after.
         total: u32,
         height: u32,
         width: u32,
         width_out: u32,
-        // Of the filters, which have workgroups of their own: the first workgroup, eights, rows of all, and pixels
+        // Of the filters, which have workgroups of their own: the first workgroup, vec8s, rows of all, and pixels
         // of a row before and after.
         first_filters: u32,
         total_filters: u32,
@@ -89,7 +89,7 @@ pub(super) fn fold(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResul
     let &ConvGather { batch, channels, filters, source: [height, width], filter, layout, .. } = &job.gather;
     let total = checked_product(op, "scratch", &[batch, height, gather.source[1]])?;
     let total_filters = checked_product(op, "scratch", &[filters, filter[0], gather.filter[1]])?;
-    let (input, weights) = (scratch_of_eights(ctx, op, total)?, scratch_of_eights(ctx, op, total_filters)?);
+    let (input, weights) = (scratch_of_vec8s(ctx, op, total)?, scratch_of_vec8s(ctx, op, total_filters)?);
     let [first_filters, workgroups_of_filters] =
         [total, total_filters].map(|total| total.div_ceil(WORKGROUP));
     let grid = linear_grid(op, first_filters + workgroups_of_filters)?;

@@ -9,7 +9,7 @@ use backend_api::{Activation, BackendResult, DType};
 use super::Job;
 use super::cooperative::padded;
 use super::halo_step::{CHANNELS, Constants, SIDE, multiply};
-use super::nchw_to_nhwc::{EIGHT, scratch_of_eights};
+use super::nchw_to_nhwc::{EIGHT, scratch_of_vec8s};
 use super::params::inverse;
 use super::self_test::check_numbers;
 use crate::device::h200;
@@ -263,7 +263,7 @@ fn weight_fragments(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResu
     let &ConvGather { channels, filters, .. } = &job.gather;
     let fragments = [filters.div_ceil(FRAGMENT), SIDE * SIDE, channels / FRAGMENT];
     let total = checked_product(op, "scratch", &[fragments[0], fragments[1], fragments[2], SUBGROUP])?;
-    let copy = scratch_of_eights(ctx, op, total)?;
+    let copy = scratch_of_vec8s(ctx, op, total)?;
     let params = FragmentParams {
         total: dim(op, "filter", total)?,
         filters: dim(op, "filters", filters)?,

@@ -32,11 +32,11 @@ pub(super) fn multiply(values: &Values, _: Target) -> String {
     let down = tile_p / parts_p / FRAGMENT;
     let across = tile_f / parts_f / FRAGMENT;
     let fetches = (2 * cells).div_ceil(parts_p * parts_f * SUBGROUP);
-    let turns = |line: &dyn Fn(usize) -> String| lines((0..fetches).map(line));
+    let each_fetch = |line: &dyn Fn(usize) -> String| lines((0..fetches).map(line));
     let each = |line: &dyn Fn(usize) -> String| lines((0..across).map(line));
-    let sources = turns(&|t| format!("let source_{t} = source_of(tile, index, {t}u);"));
-    let fetch = turns(&|t| format!("let group_{t} = fetch(source_{t}, 2u * step);"));
-    let stage = turns(&|t| format!("stage(index, {t}u, group_{t});"));
+    let sources = each_fetch(&|t| format!("let source_{t} = source_of(tile, index, {t}u);"));
+    let fetch = each_fetch(&|t| format!("let group_{t} = fetch(source_{t}, 2u * step);"));
+    let stage = each_fetch(&|t| format!("stage(index, {t}u, group_{t});"));
     let weights = each(&|j| {
         format!(
             "let weights_{j} = weights_at(tile, part.y, lane, {j}u);\n\

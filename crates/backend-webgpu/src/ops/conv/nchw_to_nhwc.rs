@@ -21,19 +21,19 @@ static NCHW_TO_NHWC: KernelSource = KernelSource {
 
 params! {
     struct Params {
-        // What there is to be copied, in eights.
+        // What there is to be copied, in vec8s.
         total: u32,
         pixels: u32,
         // Of a block that neighbouring invocations copy: pixels, and groups of eight channels of each.
         block_pixels: u32,
-        block_eights: u32,
+        block_vec8s: u32,
         groups: u32,
         // Of a group, in the images and in the copy.
         channels: u32,
         channels_out: u32,
         interleaved: u32,
         input_offset: u32,
-        // Of the filters, which have workgroups of their own: the first workgroup, eights, and places of a filter.
+        // Of the filters, which have workgroups of their own: the first workgroup, vec8s, and places of a filter.
         first_filters: u32,
         total_filters: u32,
         places: u32,
@@ -54,13 +54,13 @@ pub(super) fn variants() -> Vec<Variant> {
 
 /// Pixels, and groups of eight channels of each, of the block that neighbouring invocations copy: 32 of both in all where
 /// such blocks come out even, else all pixels of one group.
-fn block(pixels: usize, eights: usize) -> [usize; 2] {
-    let fits = |block: &[usize; 2]| pixels.is_multiple_of(block[0]) && eights.is_multiple_of(block[1]);
+fn block(pixels: usize, vec8s: usize) -> [usize; 2] {
+    let fits = |block: &[usize; 2]| pixels.is_multiple_of(block[0]) && vec8s.is_multiple_of(block[1]);
     [[8, 4], [16, 2]].into_iter().find(fits).unwrap_or([pixels, 1])
 }
 
 /// Scratch memory for so many times eight adjacent channels of f16.
-pub(super) fn scratch_of_eights(ctx: &OpContext, op: &'static str, total: usize) -> BackendResult<Window> {
+pub(super) fn scratch_of_vec8s(ctx: &OpContext, op: &'static str, total: usize) -> BackendResult<Window> {
     let bytes = checked_product(op, "scratch", &[total, EIGHT, DType::F16.size()])?;
     Ok(ctx.output(&ctx.scratch(op, bytes)?, DType::F16))
 }
@@ -79,22 +79,22 @@ pub(super) fn copy(
     let total = checked_product(op, "scratch", &[batch, pixels, groups, channels / EIGHT])?;
     let filters = if job.transposed { 0 } else { filters };
     let total_filters = checked_product(op, "scratch", &[groups, filters, places, channels / EIGHT])?;
-    let copy = scratch_of_eights(ctx, op, total)?;
-    let repacked = if job.transposed { None } else { Some(scratch_of_eights(ctx, op, total_filters)?) };
+    let copy = scratch_of_vec8s(ctx, op, total)?;
+    let repacked = if job.transposed { None } else { Some(scratch_of_vec8s(ctx, op, total_filters)?) };
     let [first_filters, workgroups_of_filters] =
         [total, total_filters].map(|total| total.div_ceil(WORKGROUP));
-    let [block_pixels, block_eights] = block(pixels, groups.saturating_mul(channels / EIGHT));
+    let [block_pixels, block_vec8s] = block(pixels, groups.saturating_mul(channels / EIGHT));
     let grid = linear_grid(op, first_filters + workgroups_of_filters)?;
     let [total, pixels, block_pixels, first_filters] =
         dims(op, "pixels", [total, pixels, block_pixels, first_filters])?;
-    let [block_eights, channels, channels_out] =
-        dims(op, "channels", [block_eights, job.gather.channels, channels])?;
+    let [block_vec8s, channels, channels_out] =
+        dims(op, "channels", [block_vec8s, job.gather.channels, channels])?;
     let [total_filters, places] = dims(op, "filter", [total_filters, places])?;
     let params = Params {
         total,
         pixels,
         block_pixels,
-        block_eights,
+        block_vec8s,
         groups: dim(op, "groups", groups)?,
         channels,
         channels_out,
@@ -120,9 +120,9 @@ mod tests {
             [block(56 * 56, 8), block(49 * 16, 6), block(28 * 4, 3), block(49, 8)],
             [[8, 4], [16, 2], [112, 1], [49, 1]]
         );
-        for (pixels, eights) in (1..100).flat_map(|pixels| (1..20).map(move |eights| (pixels, eights))) {
-            let [of_pixels, of_eights] = block(pixels, eights);
-            assert_eq!((pixels % of_pixels, eights % of_eights), (0, 0), "{pixels} pixels of {eights}");
+        for (pixels, vec8s) in (1..100).flat_map(|pixels| (1..20).map(move |vec8s| (pixels, vec8s))) {
+            let [of_pixels, of_vec8s] = block(pixels, vec8s);
+            assert_eq!((pixels % of_pixels, vec8s % of_vec8s), (0, 0), "{pixels} pixels of {vec8s}");
         }
     }
 }

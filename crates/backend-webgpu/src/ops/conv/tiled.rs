@@ -11,7 +11,7 @@ use crate::kernels::libs::{
 };
 use crate::kernels::{Constant as _, KernelSource, Lib, Target, Values, Variant, constants, kernel};
 use crate::ops::op_context::{OpContext, linear_grid};
-use crate::ops::shared::tile::{Fours, Tile, TileConstants, tiles, written};
+use crate::ops::shared::tile::{Tile, TileConstants, Vec4s, tiles, written};
 
 constants! {
     struct Constants {
@@ -36,7 +36,7 @@ pub(super) static IMPLICIT_GEMM: KernelSource = KernelSource {
 /// The loop over taps, given the kernel's constants: results of planes are written as four pixels.
 fn product(values: &Values, target: Target) -> String {
     let Constants { planes, .. } = Constants::of(values);
-    written(values, target, if planes { Fours::Down } else { Fours::Across })
+    written(values, target, if planes { Vec4s::Down } else { Vec4s::Across })
 }
 
 /// How the kernel reads the source and writes the results.
@@ -93,10 +93,10 @@ impl Access {
     fn of(job: &Job, tile: Tile) -> Self {
         let gather = &job.gather;
         let regular = is_regular(gather) && gather.taps() > 0;
-        let fours = |size: usize, offset: u32| size.is_multiple_of(4) && offset.is_multiple_of(4);
+        let vec4s = |size: usize, offset: u32| size.is_multiple_of(4) && offset.is_multiple_of(4);
         if gather.layout == ImageLayout::Nhwc {
-            let vectors = fours(gather.channels, job.input.offset);
-            let adjacent = fours(gather.filters, job.output.offset);
+            let vectors = vec4s(gather.channels, job.input.offset);
+            let adjacent = vec4s(gather.filters, job.output.offset);
             return Self {
                 read: match regular {
                     true if vectors => Read::Vectors,
@@ -109,7 +109,7 @@ impl Access {
         if !regular {
             return Self { read: Read::Any, write: Write::Apart };
         }
-        let planes = fours(gather.pixels(), job.output.offset);
+        let planes = vec4s(gather.pixels(), job.output.offset);
         if planes && has_lines(gather) && job.input.offset.is_multiple_of(4) && tile == TILES[0] {
             return Self::LINES;
         }

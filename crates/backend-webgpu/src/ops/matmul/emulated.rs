@@ -103,21 +103,21 @@ struct StoredOperand<'a> {
     matrix: Matrix,
     rows: usize,
     columns: usize,
-    k_down: bool,
+    mn_major: bool,
     right: bool,
 }
 
 impl<'a> StoredOperand<'a> {
     fn left(desc: &MatmulDesc, window: &'a Window) -> Self {
-        let k_down = desc.trans_a.is_transposed();
-        let (rows, columns) = if k_down { (desc.k, desc.m) } else { (desc.m, desc.k) };
-        Self { window, matrix: desc.a, rows, columns, k_down, right: false }
+        let mn_major = desc.trans_a.is_transposed();
+        let (rows, columns) = if mn_major { (desc.k, desc.m) } else { (desc.m, desc.k) };
+        Self { window, matrix: desc.a, rows, columns, mn_major, right: false }
     }
 
     fn right(desc: &MatmulDesc, window: &'a Window) -> Self {
-        let k_down = !desc.trans_b.is_transposed();
-        let (rows, columns) = if k_down { (desc.k, desc.n) } else { (desc.n, desc.k) };
-        Self { window, matrix: desc.b, rows, columns, k_down, right: true }
+        let mn_major = !desc.trans_b.is_transposed();
+        let (rows, columns) = if mn_major { (desc.k, desc.n) } else { (desc.n, desc.k) };
+        Self { window, matrix: desc.b, rows, columns, mn_major, right: true }
     }
 }
 
@@ -131,8 +131,8 @@ fn split(
     const COLUMNS: usize = 16;
     // Rows that a workgroup splits.
     const ROWS: usize = 8;
-    let StoredOperand { window, matrix, rows, columns, k_down, right } = operand;
-    let (lines, rows_out, columns_out) = if k_down { (columns, k, columns) } else { (rows, rows, k) };
+    let StoredOperand { window, matrix, rows, columns, mn_major, right } = operand;
+    let (lines, rows_out, columns_out) = if mn_major { (columns, k, columns) } else { (rows, rows, k) };
     let exponents = checked_product(op, "scratch", &[lines, size_of::<i32>()])?;
     let exponents = ctx.output(&ctx.scratch(op, exponents)?, DType::I32);
     let row = columns_out.next_multiple_of(8);
@@ -148,7 +148,7 @@ fn split(
         pairs: dim(op, "columns", row / 2)?,
     };
     let constants = SplitConstants { right };
-    if k_down {
+    if mn_major {
         let grid = linear_grid(op, columns.div_ceil(COLUMNS))?;
         ctx.launch(op, &Variant::new(&EXPONENTS, [], []), &[window], &exponents, &params, grid)?;
         let grid = invocation_grid(op, rows_out * row / 2)?;
@@ -159,6 +159,6 @@ fn split(
             (Variant::new(&SPLIT_ROWS, [], constants), linear_grid(op, rows.div_ceil(ROWS))?);
         ctx.launch(op, &variant, &[window, &exponents], &parts, &params, grid)?;
     }
-    let ld = if k_down { row } else { PARTS * row };
+    let ld = if mn_major { row } else { PARTS * row };
     Ok(SplitOperand { matrix: Matrix::new(0, DType::F16, ld), parts, exponents })
 }

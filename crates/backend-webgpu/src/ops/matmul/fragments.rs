@@ -19,7 +19,7 @@ struct Step {
     fragments: [usize; 2],
     depth: usize,
     /// Steps whose operands are in registers or on their way there.
-    ahead: usize,
+    prefetch: usize,
     /// Groups of A and of B that each invocation fetches.
     fetches: [usize; 2],
     trans_a: bool,
@@ -35,7 +35,7 @@ impl Step {
         Self {
             fragments: tile.fragments(),
             depth: tile.depth(),
-            ahead: tile.ahead(),
+            prefetch: tile.prefetch(),
             fetches: tile.fetches(),
             trans_a: constants.trans_a,
             trans_b: constants.trans_b,
@@ -86,26 +86,26 @@ pub(in crate::ops) fn multiply(values: &Values, _: Target) -> String {
 /// rounds of as many steps as are ahead, so that a compiler can tell how often it runs and schedules across
 /// its end. What the last round fetches is not used, and steps beyond the last are multiplied as zeros.
 fn written(step: &Step, results: &str) -> String {
-    let ahead = step.ahead;
+    let prefetch = step.prefetch;
     let sums = declare_sums(step.fragments);
     let first = fetch(step, 0, "var ");
-    let others: String = (1..ahead).map(|turn| fetch(step, turn, "var ") + &advance("TILE_K")).collect();
+    let others: String = (1..prefetch).map(|slot| fetch(step, slot, "var ") + &advance("TILE_K")).collect();
     let keep = if step.has_head { keep(step) } else { String::new() };
     let advance_head = advance("tile.head");
-    let turns: String = (0..ahead).map(|turn| one_step(step, turn)).collect();
+    let steps: String = (0..prefetch).map(|slot| one_step(step, slot)).collect();
     format!(
         "
 fn multiply(tile: Tile, index: u32) {{
   let subgroup = index / SUBGROUP;
   let from_a = start_a(subgroup);
   let from_b = start_b(subgroup);
-  let to_a = slot(index, EIGHTS_A, STRIDE_A);
-  let to_b = slot(index, EIGHTS_B, STRIDE_B);
-  var at_a = start(tile.a, index, EIGHTS_A);
-  var at_b = start(tile.b, index, EIGHTS_B);
-{sums}{first}{keep}{advance_head}{others}  let rounds = (tile.steps + {ahead}u - 1u) / {ahead}u;
+  let to_a = slot(index, VEC8S_A, STRIDE_A);
+  let to_b = slot(index, VEC8S_B, STRIDE_B);
+  var at_a = start(tile.a, index, VEC8S_A);
+  var at_b = start(tile.b, index, VEC8S_B);
+{sums}{first}{keep}{advance_head}{others}  let rounds = (tile.steps + {prefetch}u - 1u) / {prefetch}u;
   for (var round = 0u; round < rounds; round++) {{
-{turns}  }}
+{steps}  }}
 {results}}}
 "
     )
@@ -116,14 +116,14 @@ fn multiply(tile: Tile, index: u32) {{
 /// Where many loads decide, they are asked for first. Else the sums of their addresses keep what is
 /// multiplied waiting, unless that has begun; where B's rows run along k, it has to wait for more of them,
 /// and beginning late costs more.
-fn one_step(step: &Step, turn: usize) -> String {
+fn one_step(step: &Step, slot: usize) -> String {
     const BARRIER: &str = "workgroupBarrier();\n";
-    let stage = stage(step, turn);
-    let fetch = fetch(step, turn, "") + &advance("TILE_K");
+    let stage = stage(step, slot);
+    let fetch = fetch(step, slot, "") + &advance("TILE_K");
     let mut slices: Vec<String> = (0..step.depth).map(|l| slice(step, l)).collect();
     let first = slices.remove(0);
     let products = slices.concat();
-    if step.ahead > 1 {
+    if step.prefetch > 1 {
         format!("{BARRIER}{stage}{fetch}{BARRIER}{first}{products}")
     } else if step.trans_b {
         format!("{BARRIER}{stage}{BARRIER}{fetch}{first}{products}")
@@ -138,8 +138,8 @@ fn advance(k: &str) -> String {
 }
 
 /// Fetches an invocation's groups of the step at `at_a` and `at_b`.
-fn fetch(step: &Step, turn: usize, declare: &str) -> String {
-    let one = |(of, i)| format!("{declare}next_{of}_{i}_{turn} = fetch_{of}(tile, at_{of}, {i}u);");
+fn fetch(step: &Step, slot: usize, declare: &str) -> String {
+    let one = |(of, i)| format!("{declare}next_{of}_{i}_{slot} = fetch_{of}(tile, at_{of}, {i}u);");
     lines(groups(step).map(one))
 }
 
@@ -150,15 +150,15 @@ fn keep(step: &Step) -> String {
 }
 
 /// Puts the fetched groups of both operands into workgroup memory.
-fn stage(step: &Step, turn: usize) -> String {
-    let ahead = step.ahead;
+fn stage(step: &Step, slot: usize) -> String {
+    let prefetch = step.prefetch;
     let one = |(of, i)| {
         let stage = if of == 'a' { "stage_a" } else { step.stage_b };
-        match turn {
+        match slot {
             0 => format!("{stage}(to_{of}, {i}u, next_{of}_{i}_0);"),
             _ => {
-                let exists = format!("round * {ahead}u + {turn}u < tile.steps");
-                format!("{stage}(to_{of}, {i}u, select(vec4<u32>(), next_{of}_{i}_{turn}, {exists}));")
+                let exists = format!("round * {prefetch}u + {slot}u < tile.steps");
+                format!("{stage}(to_{of}, {i}u, select(vec4<u32>(), next_{of}_{i}_{slot}, {exists}));")
             }
         }
     };

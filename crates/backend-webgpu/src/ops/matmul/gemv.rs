@@ -19,7 +19,7 @@ use crate::ops::shared::vec_width::VecWidth;
 constants! {
     struct Constants {
         threads_per_output: usize,
-        ahead: usize,
+        unroll: usize,
         trans_a: bool,
         trans_c: bool,
         activation: Activation,
@@ -38,7 +38,7 @@ const THREADS: usize = 1024;
 const SHARED: usize = 16 * THREADS;
 
 /// Rows of which an invocation reads a vector at once.
-const AHEAD: usize = 4;
+const UNROLL: usize = 4;
 
 impl Gemv {
     /// Every shape, for products of one row.
@@ -84,16 +84,16 @@ impl Family for Gemv {
     }
 
     /// Each shape for each type and width of B. The rest of the text depends on none of that, and its choices
-    /// take turns.
+    /// alternate.
     fn variants() -> Vec<Variant> {
         let mut variants = Vec::new();
         for dtypes in TYPES {
             for (shape, vectors) in Self::ALL.into_iter().flat_map(|shape| [(shape, false), (shape, true)]) {
                 for &activation in Activation::ALL {
-                    let turn = variants.len();
-                    let (trans_a, transposed) = (turn % 2 == 1, turn / 2 % 2 == 1);
+                    let index = variants.len();
+                    let (trans_a, transposed) = (index % 2 == 1, index / 2 % 2 == 1);
                     let gemv = Self { transposed, ..shape };
-                    // `variant` turns around what is given for the product as a whole.
+                    // `variant` swaps what is given for the product as a whole.
                     let (dtypes, trans) = oriented(transposed, dtypes, [trans_a, false]);
                     let signature = Signature { vectors, ..Signature::new(dtypes, trans, activation) };
                     variants.push(gemv.variant(&signature));
@@ -106,7 +106,7 @@ impl Family for Gemv {
 
 impl GemmKernel for Gemv {
     fn is_possible(&self, gpu: &Gpu, desc: &MatmulDesc) -> bool {
-        let k_major = Large::of(desc, desc.n < desc.m).along_k;
+        let k_major = Large::of(desc, desc.n < desc.m).k_major;
         desc.m.min(desc.n) == 1 && desc.k > 0 && !k_major && has_room(&gpu.limits, THREADS, SHARED)
     }
 
@@ -142,7 +142,7 @@ impl GemmKernel for Gemv {
         let vec_width = VecWidth::of(b).if_vectors(signature.vectors);
         let constants = Constants {
             threads_per_output: self.threads,
-            ahead: AHEAD,
+            unroll: UNROLL,
             trans_a,
             trans_c: self.transposed,
             activation: signature.activation,
@@ -153,10 +153,10 @@ impl GemmKernel for Gemv {
     }
 }
 
-/// Such as `128x1x4`: invocations of a sum, vectors of each row, rows ahead.
+/// Such as `128x1x4`: invocations of a sum, vectors of each row, rows at a time.
 impl fmt::Display for Gemv {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}x1x{AHEAD}", self.threads)
+        write!(f, "{}x1x{UNROLL}", self.threads)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::device::Gpu;
 use crate::kernels::{KernelSource, Variant, constants, kernel};
 use crate::ops::shared::vec_width::VecWidth;
 
-constants! { struct Constants { span: usize, ahead: usize, trans_c: bool, activation: Activation } }
+constants! { struct Constants { columns_per_thread: usize, prefetch: usize, trans_c: bool, activation: Activation } }
 
 static GEMV_DOT: KernelSource = kernel!(
     "gemm/gemv_dot", libs: [WORKGROUP_TILES, MATMUL, C_ELEMENTS],
@@ -32,8 +32,8 @@ impl GemvDot {
     /// Every shape, for products of one row.
     pub(super) const ALL: [Self; 1] = [Self::new(2, 4)];
 
-    const fn new(span: usize, ahead: usize) -> Self {
-        Self { span, ahead, transposed: false }
+    const fn new(columns_per_thread: usize, prefetch: usize) -> Self {
+        Self { columns_per_thread, prefetch, transposed: false }
     }
 
     /// The shape for a product, if that has enough columns for all `compute_units`. Of f32, `gemm/skinny` is
@@ -47,7 +47,7 @@ impl GemvDot {
 
     /// Columns of a workgroup.
     const fn columns(self) -> usize {
-        THREADS / THREADS_PER_OUTPUT * self.span
+        THREADS / THREADS_PER_OUTPUT * self.columns_per_thread
     }
 }
 
@@ -85,7 +85,7 @@ impl Family for GemvDot {
 
 impl GemmKernel for GemvDot {
     fn is_possible(&self, _: &Gpu, desc: &MatmulDesc) -> bool {
-        let k_major = Large::of(desc, desc.n < desc.m).along_k;
+        let k_major = Large::of(desc, desc.n < desc.m).k_major;
         desc.m.min(desc.n) == 1 && desc.k > 0 && k_major && desc.a.dtype == desc.b.dtype
     }
 
@@ -105,7 +105,7 @@ impl GemmKernel for GemvDot {
     }
 
     fn named(&self) -> Kernel {
-        Kernel::GemvDot(Self::new(self.span, self.ahead))
+        Kernel::GemvDot(Self::new(self.columns_per_thread, self.prefetch))
     }
 
     fn needs(&self) -> Needs {
@@ -127,16 +127,16 @@ impl GemmKernel for GemvDot {
 
     fn variant(&self, signature: &Signature) -> Variant {
         let ([_, b, c], _) = oriented(self.transposed, signature.dtypes, [false; 2]);
-        let &Self { span, ahead, transposed: trans_c } = self;
-        let constants = Constants { span, ahead, trans_c, activation: signature.activation };
+        let &Self { columns_per_thread, prefetch, transposed: trans_c } = self;
+        let constants = Constants { columns_per_thread, prefetch, trans_c, activation: signature.activation };
         Variant::new(&GEMV_DOT, [b, c, DType::F32], constants).with_libs(libs(VecWidth::of(b), c))
     }
 }
 
-/// Such as `32x4x2`: invocations of a sum, columns of an invocation, vectors ahead.
+/// Such as `32x4x2`: invocations of a sum, columns of an invocation, vectors prefetched.
 impl fmt::Display for GemvDot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{THREADS_PER_OUTPUT}x{}x{}", self.span, self.ahead)
+        write!(f, "{THREADS_PER_OUTPUT}x{}x{}", self.columns_per_thread, self.prefetch)
     }
 }
 

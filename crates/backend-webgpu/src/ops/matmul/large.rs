@@ -14,7 +14,7 @@ use crate::ops::shared::vec_width::VecWidth;
 pub(super) struct Large<'a> {
     pub(super) matrix: &'a Matrix,
     /// Whether its rows run along k.
-    pub(super) along_k: bool,
+    pub(super) k_major: bool,
     /// Length of its rows.
     row: usize,
     /// Whether it is A, which becomes the right operand of the transposed product.
@@ -23,11 +23,11 @@ pub(super) struct Large<'a> {
 
 impl<'a> Large<'a> {
     pub(super) fn of(desc: &'a MatmulDesc, transposed: bool) -> Self {
-        let (matrix, along_k, across) = match transposed {
+        let (matrix, k_major, across) = match transposed {
             true => (&desc.a, !desc.trans_a.is_transposed(), desc.m),
             false => (&desc.b, desc.trans_b.is_transposed(), desc.n),
         };
-        Self { matrix, along_k, row: if along_k { desc.k } else { across }, transposed }
+        Self { matrix, k_major, row: if k_major { desc.k } else { across }, transposed }
     }
 
     /// Whether it can be read by vectors.

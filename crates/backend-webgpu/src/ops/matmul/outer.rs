@@ -20,7 +20,7 @@ use crate::ops::shared::text::{lines, pairs};
 constants! {
     struct Constants {
         rows: usize,
-        span: usize,
+        columns_per_thread: usize,
         depth: usize,
         across: usize,
         trans_a: bool,
@@ -70,15 +70,16 @@ impl Outer {
         [Self::along_rows(1, 1, 8), Self::along_rows(2, 1, 4), Self::along_rows(4, 2, 2), Self::IN_TILES];
 
     /// The shape that meets the same of B several times.
-    const IN_TILES: Self = Self { rows: 8, span: TILE_COLUMNS / ACROSS, depth: 2, across: Some(ACROSS) };
+    const IN_TILES: Self =
+        Self { rows: 8, columns_per_thread: TILE_COLUMNS / ACROSS, depth: 2, across: Some(ACROSS) };
 
-    const fn along_rows(rows: usize, span: usize, depth: usize) -> Self {
-        Self { rows, span, depth, across: None }
+    const fn along_rows(rows: usize, columns_per_thread: usize, depth: usize) -> Self {
+        Self { rows, columns_per_thread, depth, across: None }
     }
 
     /// Rows and columns of a workgroup, so many of whose invocations share rows.
     const fn extent(self, across: usize) -> [usize; 2] {
-        [THREADS / across * self.rows, across * self.span]
+        [THREADS / across * self.rows, across * self.columns_per_thread]
     }
 
     /// The shape that is estimated to be the fastest for a product on so many compute units, if its sums are
@@ -158,7 +159,7 @@ impl Family for Outer {
         shape.and_then(|shape| problem.candidate(Kernel::Outer(shape), 1, Self::LEAST)).into_iter()
     }
 
-    /// Each shape for each type and layout. The activations take turns.
+    /// Each shape for each type and layout. The activations alternate.
     fn variants() -> Vec<Variant> {
         let mut variants = Vec::new();
         for dtypes in TYPES {
@@ -189,7 +190,7 @@ impl GemmKernel for Outer {
 
     fn tile(&self, _: &Signature) -> [usize; 2] {
         match self.across {
-            None => [self.rows, self.span],
+            None => [self.rows, self.columns_per_thread],
             Some(across) => self.extent(across),
         }
     }
@@ -204,10 +205,10 @@ impl GemmKernel for Outer {
     }
 
     fn variant(&self, signature: &Signature) -> Variant {
-        let &Self { rows, span, depth, across } = self;
+        let &Self { rows, columns_per_thread, depth, across } = self;
         let &Signature { trans: [trans_a, trans_b], activation, .. } = signature;
         let across = across.unwrap_or(0);
-        let constants = Constants { rows, span, depth, across, trans_a, trans_b, activation };
+        let constants = Constants { rows, columns_per_thread, depth, across, trans_a, trans_b, activation };
         Variant::new(&OUTER, signature.dtypes, constants).with_libs(activation_libs(signature.dtypes[2]))
     }
 }
@@ -215,13 +216,13 @@ impl GemmKernel for Outer {
 /// Writes `multiply`, the sums of an invocation over `end` values of k, given the kernel's constants: what is
 /// fetched stays in registers only where each number has a name of its own.
 fn multiply(values: &Values, _: Target) -> String {
-    let Constants { rows, span, depth, .. } = Constants::of(values);
+    let Constants { rows, columns_per_thread, depth, .. } = Constants::of(values);
     let each = |of: char, count: usize, value: &dyn Fn(usize) -> String| {
         lines((0..count).map(|i| format!("let {of}_{i} = {};", value(i))))
     };
     let starts = each('a', rows, &|i| format!("start_a(place, {i}u)"))
-        + &each('b', span, &|j| format!("start_b(place, {j}u)"));
-    let sums = lines(pairs([rows, span]).map(|(i, j)| format!("var sum_{i}_{j} = 0.0;")));
+        + &each('b', columns_per_thread, &|j| format!("start_b(place, {j}u)"));
+    let sums = lines(pairs([rows, columns_per_thread]).map(|(i, j)| format!("var sum_{i}_{j} = 0.0;")));
     // All loads of a step come before its products.
     let step = |how: &str, rest: &str| {
         let fetch = |of: char, l: usize, count: usize| {
@@ -229,14 +230,17 @@ fn multiply(values: &Values, _: Target) -> String {
                 (0..count).map(move |i| format!("let {of}_{i}_{l} = {how}_{of}({of}_{i}, k + {l}u{rest});")),
             )
         };
-        let fetches: String = (0..depth).map(|l| fetch('a', l, rows) + &fetch('b', l, span)).collect();
+        let fetches: String =
+            (0..depth).map(|l| fetch('a', l, rows) + &fetch('b', l, columns_per_thread)).collect();
         let product = |l, (i, j)| format!("sum_{i}_{j} = fma(a_{i}_{l}, b_{j}_{l}, sum_{i}_{j});");
-        let products = (0..depth).flat_map(|l| pairs([rows, span]).map(move |ij| product(l, ij)));
+        let products =
+            (0..depth).flat_map(|l| pairs([rows, columns_per_thread]).map(move |ij| product(l, ij)));
         fetches + &lines(products)
     };
     let (whole, rest) = (step("fetch", ""), step("fetch_rest", ", end"));
-    let results =
-        lines(pairs([rows, span]).map(|(i, j)| format!("write_out(place, {i}u, {j}u, sum_{i}_{j});")));
+    let results = lines(
+        pairs([rows, columns_per_thread]).map(|(i, j)| format!("write_out(place, {i}u, {j}u, sum_{i}_{j});")),
+    );
     format!(
         "
 fn multiply(place: Place, end: u32) {{
@@ -300,7 +304,7 @@ mod tests {
     fn all_loads_of_a_step_come_before_its_products() {
         let constants = Constants {
             rows: 4,
-            span: 2,
+            columns_per_thread: 2,
             depth: 2,
             across: 0,
             trans_a: false,

@@ -90,13 +90,13 @@ fn group_of_both(desc: &MatmulDesc) -> usize {
 struct Stored {
     rows: usize,
     columns: usize,
-    k_down: bool,
+    mn_major: bool,
 }
 
 fn stored(desc: &MatmulDesc) -> [Stored; 2] {
-    let of = |across, k_down| match k_down {
-        true => Stored { rows: desc.k, columns: across, k_down },
-        false => Stored { rows: across, columns: desc.k, k_down },
+    let of = |across, mn_major| match mn_major {
+        true => Stored { rows: desc.k, columns: across, mn_major },
+        false => Stored { rows: across, columns: desc.k, mn_major },
     };
     [of(desc.m, desc.trans_a.is_transposed()), of(desc.n, !desc.trans_b.is_transposed())]
 }
@@ -106,7 +106,7 @@ pub(super) fn needed(desc: &MatmulDesc, windows: &Windows) -> [Prep; 2] {
     let [a, b] = stored(desc);
     // Both operands have to end at the same k, and one that has it along its rows can't end inside of a
     // group.
-    let k_along_rows = !(a.k_down && b.k_down);
+    let k_along_rows = !(a.mn_major && b.mn_major);
     if k_along_rows && !desc.k.is_multiple_of(group_of_both(desc)) {
         return [Prep::Pack; 2];
     }
@@ -232,11 +232,11 @@ impl Copy {
         op: &'static str,
         matrix: &Matrix,
         source: &Window,
-        Stored { rows, columns, k_down }: Stored,
+        Stored { rows, columns, mn_major }: Stored,
         k: usize,
         batch: usize,
     ) -> BackendResult<Self> {
-        let (rows_out, columns_out) = if k_down { (k, columns) } else { (rows, k) };
+        let (rows_out, columns_out) = if mn_major { (k, columns) } else { (rows, k) };
         let dtype = matrix.dtype;
         let line = LINE / dtype.size();
         // Where lines are short, what that adds would be much of them.
@@ -316,13 +316,13 @@ mod tests {
 
     #[test]
     fn only_a_transposed_b_of_whole_vectors_is_copied() {
-        let turns = |n, trans_b, batch| {
+        let transposes = |n, trans_b, batch| {
             let matrix = |ld| Matrix::new(0, DType::F16, ld);
             let mut desc = MatmulDesc::new(64, n, 32, matrix(32), matrix(32), matrix(n));
             (desc.trans_b, desc.batch) = (trans_b, batch);
             transposing_b(&desc).is_some()
         };
-        assert!(turns(48, Trans, 1));
-        assert!(!turns(48, NoTrans, 1) && !turns(44, Trans, 1) && !turns(48, Trans, 2));
+        assert!(transposes(48, Trans, 1));
+        assert!(!transposes(48, NoTrans, 1) && !transposes(44, Trans, 1) && !transposes(48, Trans, 2));
     }
 }

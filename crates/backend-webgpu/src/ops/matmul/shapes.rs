@@ -10,7 +10,7 @@ use crate::ops::shared::tile::StepTime;
 pub(crate) struct Outer {
     /// Rows and columns of an invocation.
     pub(super) rows: usize,
-    pub(super) span: usize,
+    pub(super) columns_per_thread: usize,
     /// Values of k that are read at once.
     pub(super) depth: usize,
     /// Invocations of a workgroup that share rows, if it makes a tile of C; else it makes what follows along
@@ -31,9 +31,9 @@ pub(crate) struct Gemv {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GemvDot {
     /// Columns of an invocation.
-    pub(super) span: usize,
+    pub(super) columns_per_thread: usize,
     /// Vectors of each column that an invocation reads at once.
-    pub(super) ahead: usize,
+    pub(super) prefetch: usize,
     /// Whether the product is transposed as a whole, which makes one row of one column.
     pub(super) transposed: bool,
 }
@@ -52,16 +52,16 @@ pub(crate) struct Skinny {
     /// Invocations that share a sum.
     pub(super) threads: usize,
     /// Columns of an invocation, or those of a vector if these are more and B's rows don't run along k.
-    pub(super) span: usize,
-    /// Vectors of each column that an invocation reads at once, if there is room for A; else fours of rows.
-    pub(super) ahead: usize,
+    pub(super) columns_per_thread: usize,
+    /// Vectors of each column that an invocation reads at once, if there is room for A; else vec4s of rows.
+    pub(super) prefetch: usize,
     /// Rows of a workgroup.
     pub(super) rows: usize,
     /// Elements of A in workgroup memory at most.
     pub(super) staged: usize,
-    /// Whether the operand of few rows or columns is read in fours.
-    pub(super) fours: bool,
-    /// Whether zeros that fill up the first turn may reach into its second half.
+    /// Whether the operand of few rows or columns is read in vec4s.
+    pub(super) vec4s: bool,
+    /// Whether zeros that fill up the first k-block may reach into its second half.
     pub(super) late_zeros: bool,
     /// Whether the product is transposed as a whole.
     pub(super) transposed: bool,
@@ -77,9 +77,9 @@ pub(crate) struct Unstaged {
     /// Subgroups that share a part along k.
     pub(super) sharers: usize,
     /// Steps of k that are read at once.
-    pub(super) ahead: usize,
-    /// Nanoseconds of a turn where B's rows run across k, and along it.
-    pub(super) turns: [StepTime; 2],
+    pub(super) prefetch: usize,
+    /// Nanoseconds of a k-block where B's rows run across k, and along it.
+    pub(super) k_block_times: [StepTime; 2],
     /// Whether the product is transposed as a whole, which makes few rows of few columns.
     pub(super) transposed: bool,
 }

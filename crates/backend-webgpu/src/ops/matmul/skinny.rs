@@ -22,10 +22,10 @@ constants! {
     struct Constants {
         rows: usize,
         threads_per_output: usize,
-        span: usize,
-        ahead: usize,
-        turns: usize,
-        a_fours: bool,
+        columns_per_thread: usize,
+        prefetch: usize,
+        staged_k_blocks: usize,
+        a_vec4s: bool,
         late_zeros: bool,
         trans_a: bool,
         trans_b: bool,
@@ -37,7 +37,7 @@ constants! {
 static SKINNY: KernelSource = kernel!(
     "gemm/skinny", libs: [WORKGROUP_TILES, MATMUL, C_ELEMENTS, FEW_ROWS],
     types: ["TA", "T", "TC", "A"], constants: Constants, params: Params,
-    reads: ["a: TA", "a_fours: vec4<TA>", "b: V", "bias: TC"], writes: ["c: TC"],
+    reads: ["a: TA", "a_vec4s: vec4<TA>", "b: V", "bias: TC"], writes: ["c: TC"],
 );
 
 /// Rows, or columns, of a workgroup's tile at most.
@@ -51,7 +51,7 @@ const MOST: usize = 4 * FEW;
 
 const THREADS: usize = 256;
 
-/// Turns along k above which that of one row may be split.
+/// The k-blocks above which the sum of one row may be split.
 const LEAST_SPLIT: usize = 5;
 
 /// Elements of A in workgroup memory at most: on every device, and where there is room for twice as many.
@@ -60,12 +60,12 @@ const STAGED: [usize; 2] = [4096, 8192];
 /// Sums of an invocation at most.
 const SUMS: usize = 64;
 
-/// Turns at most for which A is put into workgroup memory at once.
-const TURNS: usize = 2;
+/// The most k-blocks for which A is put into workgroup memory at once.
+const MAX_STAGED_K_BLOCKS: usize = 2;
 
 /// Vectors ahead that every device has room for. With more, workgroup memory has two parts of A, each for
-/// half of a turn.
-const LEAST_AHEAD: usize = 2;
+/// half of a k-block.
+const MIN_PREFETCH: usize = 2;
 
 impl Skinny {
     /// Every shape, for products of as many rows as it can take.
@@ -78,14 +78,14 @@ impl Skinny {
         Self::new(32, 4, 8),
     ];
 
-    const fn new(threads: usize, span: usize, ahead: usize) -> Self {
+    const fn new(threads: usize, columns_per_thread: usize, prefetch: usize) -> Self {
         Self {
             threads,
-            span,
-            ahead,
+            columns_per_thread,
+            prefetch,
             rows: FEW,
             staged: STAGED[0],
-            fours: false,
+            vec4s: false,
             late_zeros: true,
             transposed: false,
         }
@@ -116,7 +116,7 @@ impl Skinny {
         let shape = match few {
             1 if large.matrix.dtype == DType::F16 => Self::new(32, 2, 2),
             1 => Self::new(64, 2, 2),
-            2..=4 if desc.k <= 128 || whole && !large.along_k => {
+            2..=4 if desc.k <= 128 || whole && !large.k_major => {
                 Self::new(32, 4, if desc.k <= 128 { 2 } else { 4 })
             }
             2..=4 => Self::new(64, 4, 2),
@@ -126,26 +126,26 @@ impl Skinny {
         };
         let shape = shape.fitting(desc);
         let vec_width = VecWidth::of(large.matrix.dtype);
-        let columns = shape.columns(large.along_k, vec_width);
+        let columns = shape.columns(large.k_major, vec_width);
         let groups = desc.m.max(desc.n).div_ceil(columns) * few.div_ceil(shape.rows);
-        let turn = shape.turn(large.along_k, vec_width, LEAST_AHEAD);
+        let k_block = shape.block_k(large.k_major, vec_width, MIN_PREFETCH);
         // Nearly all that would be multiplied is zeros, wave after wave.
-        if 16 * desc.k < turn && groups.saturating_mul(desc.batch) > workgroups {
+        if 16 * desc.k < k_block && groups.saturating_mul(desc.batch) > workgroups {
             return None;
         }
-        // Adding up pieces takes a launch, as long as some turns.
-        let longest = if few == 1 && desc.k <= LEAST_SPLIT * turn { 1 } else { desc.k / (2 * turn) };
+        // Adding up pieces takes a launch, as long as some k-blocks.
+        let longest = if few == 1 && desc.k <= LEAST_SPLIT * k_block { 1 } else { desc.k / (2 * k_block) };
         let splits = if desc.batch == 1 { (workgroups / groups).min(longest).max(1) } else { 1 };
         Some((shape, splits))
     }
 
     /// The shape that reads the most of k at once, where the device has room for all workgroups at a time and
-    /// each takes a turn or two: what takes the time then is waiting for loads.
+    /// each takes a k-block or two: what takes the time then is waiting for loads.
     fn for_short_sums(desc: &MatmulDesc, workgroups: usize) -> Option<Self> {
         let few = desc.m.min(desc.n);
         let large = Large::of(desc, desc.n < desc.m);
         let shape = Self::new(64, 2, 2).fitting(desc);
-        let columns = shape.columns(large.along_k, VecWidth::of(large.matrix.dtype));
+        let columns = shape.columns(large.k_major, VecWidth::of(large.matrix.dtype));
         let groups = desc.m.max(desc.n).div_ceil(columns) * few.div_ceil(shape.rows);
         let is_short = (65..=LONG).contains(&desc.k);
         Some(shape).filter(|_| few > 4 && is_short && groups.saturating_mul(desc.batch) <= workgroups)
@@ -156,7 +156,7 @@ impl Skinny {
         let transposed = desc.n < desc.m;
         let large = Large::of(desc, transposed);
         let vec_width = VecWidth::of(large.matrix.dtype);
-        let most = self.most_rows(large.along_k, vec_width);
+        let most = self.most_rows(large.k_major, vec_width);
         let rows = desc.m.min(desc.n).clamp(1, FEW).next_power_of_two().min(most);
         Self { rows, transposed, ..self }
     }
@@ -168,37 +168,37 @@ impl Skinny {
     }
 
     /// Rows that workgroup memory and registers have room for.
-    fn most_rows(self, along_k: bool, vec_width: VecWidth) -> usize {
-        (STAGED[0] / self.turn(along_k, vec_width, LEAST_AHEAD))
-            .min(SUMS / self.span(along_k, vec_width))
+    fn most_rows(self, k_major: bool, vec_width: VecWidth) -> usize {
+        (STAGED[0] / self.block_k(k_major, vec_width, MIN_PREFETCH))
+            .min(SUMS / self.columns_per_thread(k_major, vec_width))
             .min(FEW)
     }
 
     /// Columns of an invocation.
-    fn span(self, along_k: bool, vec_width: VecWidth) -> usize {
-        if along_k { self.span } else { self.span.max(vec_width.width()) }
+    fn columns_per_thread(self, k_major: bool, vec_width: VecWidth) -> usize {
+        if k_major { self.columns_per_thread } else { self.columns_per_thread.max(vec_width.width()) }
     }
 
     /// Columns of a workgroup.
-    fn columns(self, along_k: bool, vec_width: VecWidth) -> usize {
-        THREADS / self.threads * self.span(along_k, vec_width)
+    fn columns(self, k_major: bool, vec_width: VecWidth) -> usize {
+        THREADS / self.threads * self.columns_per_thread(k_major, vec_width)
     }
 
-    /// Vectors of each column, or fours of rows, that an invocation reads at once, and turns for which A is
+    /// Vectors of each column, or vec4s of rows, that an invocation reads at once, and k-blocks for which A is
     /// put into workgroup memory at once, 0 for half of one.
-    fn ahead(self, along_k: bool, vec_width: VecWidth) -> (usize, usize) {
-        let numbers = |ahead| self.rows * self.turn(along_k, vec_width, ahead);
-        let mut ahead = self.ahead;
-        while ahead > LEAST_AHEAD && numbers(ahead) > self.staged {
-            ahead /= 2;
+    fn prefetch(self, k_major: bool, vec_width: VecWidth) -> (usize, usize) {
+        let numbers = |prefetch| self.rows * self.block_k(k_major, vec_width, prefetch);
+        let mut prefetch = self.prefetch;
+        while prefetch > MIN_PREFETCH && numbers(prefetch) > self.staged {
+            prefetch /= 2;
         }
-        let turns = (self.staged / numbers(LEAST_AHEAD)).clamp(1, TURNS);
-        (ahead, if ahead > LEAST_AHEAD { 0 } else { turns })
+        let staged_k_blocks = (self.staged / numbers(MIN_PREFETCH)).clamp(1, MAX_STAGED_K_BLOCKS);
+        (prefetch, if prefetch > MIN_PREFETCH { 0 } else { staged_k_blocks })
     }
 
-    /// How much of k a workgroup takes in a turn.
-    fn turn(self, along_k: bool, vec_width: VecWidth, ahead: usize) -> usize {
-        self.threads * ahead * if along_k { vec_width.width() } else { 4 }
+    /// Elements along k of a workgroup's k-block.
+    fn block_k(self, k_major: bool, vec_width: VecWidth, prefetch: usize) -> usize {
+        self.threads * prefetch * if k_major { vec_width.width() } else { 4 }
     }
 
     /// What a candidate for few rows or columns costs: the time of reading the other operand, unless tensor cores make
@@ -207,7 +207,7 @@ impl Skinny {
         let large = Large::of(desc, desc.n < desc.m);
         let halves = [desc.a.dtype, desc.b.dtype] == [DType::F16; 2];
         let most = match ctx.gpu().cooperative_matrices && halves {
-            true if large.reads_as_vectors(windows) => 1 + usize::from(large.along_k),
+            true if large.reads_as_vectors(windows) => 1 + usize::from(large.k_major),
             true => 4,
             false => FEW,
         };
@@ -231,7 +231,7 @@ impl Family for Skinny {
     }
 
     /// Each shape for each number of rows, type, width and layout of B. The rest of the text depends on none of
-    /// that, and its choices take turns.
+    /// that, and its choices alternate.
     fn variants() -> Vec<Variant> {
         let flags = [false, true];
         let mut variants = Vec::new();
@@ -242,14 +242,14 @@ impl Family for Skinny {
                 let vec_width = VecWidth::of(dtypes[1]);
                 let most = shape.most_rows(trans_b, vec_width);
                 for rows in [1, 2, 4, 8, 16].into_iter().filter(|&rows| rows <= most) {
-                    let turn = variants.len();
-                    let activation = Activation::ALL[turn % Activation::ALL.len()];
-                    let (trans_a, transposed) = (turn % 2 == 1, turn / 2 % 2 == 1);
-                    // `variant` turns around what is given for the product as a whole.
+                    let index = variants.len();
+                    let activation = Activation::ALL[index % Activation::ALL.len()];
+                    let (trans_a, transposed) = (index % 2 == 1, index / 2 % 2 == 1);
+                    // `variant` swaps what is given for the product as a whole.
                     let (dtypes, trans) = oriented(transposed, dtypes, [trans_a, trans_b]);
-                    let (fours, late_zeros) = (turn % 4 == 0, turn % 8 < 4);
+                    let (vec4s, late_zeros) = (index % 4 == 0, index % 8 < 4);
                     let of = |staged| {
-                        let skinny = Self { rows, staged, fours, late_zeros, transposed, ..shape };
+                        let skinny = Self { rows, staged, vec4s, late_zeros, transposed, ..shape };
                         skinny.variant(&Signature { vectors, ..Signature::new(dtypes, trans, activation) })
                     };
                     variants.push(of(STAGED[0]));
@@ -280,20 +280,20 @@ impl GemmKernel for Skinny {
         let small = Small::of(desc, windows, self.transposed);
         let large = Large::of(desc, self.transposed);
         let vec_width = VecWidth::of(large.matrix.dtype).if_vectors(large.reads_as_vectors(windows));
-        let (ahead, _) = self.ahead(large.along_k, vec_width);
-        let turn = self.turn(large.along_k, vec_width, ahead);
-        let zeros = desc.k.next_multiple_of(turn) - desc.k;
+        let (prefetch, _) = self.prefetch(large.k_major, vec_width);
+        let k_block = self.block_k(large.k_major, vec_width, prefetch);
+        let zeros = desc.k.next_multiple_of(k_block) - desc.k;
         let skinny = Self {
-            fours: !small.across_k && is_aligned(small.matrix, small.offset, desc.k, 4),
+            vec4s: !small.across_k && is_aligned(small.matrix, small.offset, desc.k, 4),
             // Of fewer rows, there is little to multiply while a branch is waited for.
-            late_zeros: self.rows < FEW || !split.is_whole() || 2 * zeros > turn,
+            late_zeros: self.rows < FEW || !split.is_whole() || 2 * zeros > k_block,
             ..*self
         };
         Some(Kernel::Skinny(skinny))
     }
 
     fn named(&self) -> Kernel {
-        Kernel::Skinny(Self::new(self.threads, self.span, self.ahead))
+        Kernel::Skinny(Self::new(self.threads, self.columns_per_thread, self.prefetch))
     }
 
     #[cfg(not(target_family = "wasm"))]
@@ -306,8 +306,8 @@ impl GemmKernel for Skinny {
     }
 
     fn tile(&self, signature: &Signature) -> [usize; 2] {
-        let ([_, dtype, _], [_, along_k]) = oriented(self.transposed, signature.dtypes, signature.trans);
-        let columns = self.columns(along_k, VecWidth::of(dtype).if_vectors(signature.vectors));
+        let ([_, dtype, _], [_, k_major]) = oriented(self.transposed, signature.dtypes, signature.trans);
+        let columns = self.columns(k_major, VecWidth::of(dtype).if_vectors(signature.vectors));
         if self.transposed { [columns, self.rows] } else { [self.rows, columns] }
     }
 
@@ -318,17 +318,17 @@ impl GemmKernel for Skinny {
     fn variant(&self, signature: &Signature) -> Variant {
         let ([a, b, c], [trans_a, trans_b]) = oriented(self.transposed, signature.dtypes, signature.trans);
         let vec_width = VecWidth::of(b).if_vectors(signature.vectors);
-        let (ahead, turns) = self.ahead(trans_b, vec_width);
-        let staged = self.rows * turns.max(1) * self.turn(trans_b, vec_width, ahead);
-        // Both are for halves of turns only.
-        let [a_fours, late_zeros] = [self.fours, self.late_zeros].map(|flag| flag && turns == 0);
+        let (prefetch, staged_k_blocks) = self.prefetch(trans_b, vec_width);
+        let staged = self.rows * staged_k_blocks.max(1) * self.block_k(trans_b, vec_width, prefetch);
+        // Both are for halves of k-blocks only.
+        let [a_vec4s, late_zeros] = [self.vec4s, self.late_zeros].map(|flag| flag && staged_k_blocks == 0);
         let constants = Constants {
             rows: self.rows,
             threads_per_output: self.threads,
-            span: self.span(trans_b, vec_width),
-            ahead,
-            turns,
-            a_fours,
+            columns_per_thread: self.columns_per_thread(trans_b, vec_width),
+            prefetch,
+            staged_k_blocks,
+            a_vec4s,
             late_zeros,
             trans_a,
             trans_b,
@@ -344,7 +344,7 @@ impl GemmKernel for Skinny {
 /// Such as `64x2x2`: invocations of a sum, columns of an invocation, vectors ahead.
 impl fmt::Display for Skinny {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}x{}x{}", self.threads, self.span, self.ahead)
+        write!(f, "{}x{}x{}", self.threads, self.columns_per_thread, self.prefetch)
     }
 }
 
@@ -376,8 +376,8 @@ mod tests {
         for (limits, most) in [(wgpu::Limits::default(), 4096), (large, 8192)] {
             let staged = |(m, shape): (usize, Skinny)| {
                 let shape = shape.on(&limits).fitting(&desc(m, 4096, 4096));
-                let (ahead, turns) = shape.ahead(false, VecWidth::Four);
-                shape.rows * turns.max(1) * shape.turn(false, VecWidth::Four, ahead)
+                let (prefetch, staged_k_blocks) = shape.prefetch(false, VecWidth::Four);
+                shape.rows * staged_k_blocks.max(1) * shape.block_k(false, VecWidth::Four, prefetch)
             };
             let all = [1, 2, 4, 8, 16].into_iter().flat_map(|m| Skinny::ALL.map(|shape| (m, shape)));
             assert_eq!(all.map(staged).max(), Some(most));

@@ -53,10 +53,10 @@ impl SkinnyCooperative {
         let few = desc.m.min(desc.n);
         let workgroups = desc.m.max(desc.n).div_ceil(COLUMNS).saturating_mul(desc.batch);
         let fills = 4 * workgroups >= 3 * compute_units;
-        // Splitting a sum of a turn or two would take another launch.
-        let least = if fills { alone.turn() } else { paired.turn() };
-        let most = if fills { usize::MAX } else { 2 * alone.turn() };
-        let shape = if workgroups > compute_units || desc.k < alone.turn() { paired } else { alone };
+        // Splitting a sum of a k-block or two would take another launch.
+        let least = if fills { alone.block_k() } else { paired.block_k() };
+        let most = if fills { usize::MAX } else { 2 * alone.block_k() };
+        let shape = if workgroups > compute_units || desc.k < alone.block_k() { paired } else { alone };
         Some(shape).filter(|_| (2..=ROWS).contains(&few) && (least..=most).contains(&desc.k))
     }
 
@@ -66,7 +66,7 @@ impl SkinnyCooperative {
     }
 
     /// Elements along k that a workgroup takes of each row at once.
-    const fn turn(self) -> usize {
+    const fn block_k(self) -> usize {
         self.subgroups * STEP
     }
 }
@@ -152,7 +152,7 @@ impl GemmKernel for SkinnyCooperative {
     }
 
     fn k_block(&self) -> usize {
-        self.turn()
+        self.block_k()
     }
 
     fn variant(&self, signature: &Signature) -> Variant {
@@ -168,7 +168,7 @@ impl GemmKernel for SkinnyCooperative {
 /// Such as `16x32x1024`: rows, columns and depth.
 impl fmt::Display for SkinnyCooperative {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{ROWS}x{COLUMNS}x{}", self.turn())
+        write!(f, "{ROWS}x{COLUMNS}x{}", self.block_k())
     }
 }
 

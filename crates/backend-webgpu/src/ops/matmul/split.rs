@@ -102,8 +102,8 @@ impl Pieces {
 
     /// The pieces as a batch of products, each the next in a row of packed matrices.
     fn product(&self, desc: &MatmulDesc) -> Product {
-        let next = |matrix: Matrix, k_down: bool| {
-            matrix.with_batch_stride(self.length * if k_down { matrix.ld } else { 1 })
+        let next = |matrix: Matrix, mn_major: bool| {
+            matrix.with_batch_stride(self.length * if mn_major { matrix.ld } else { 1 })
         };
         let mut pieces = *desc;
         pieces.k = self.length;

@@ -41,7 +41,7 @@ const DEPTH: usize = 32;
 /// The most rows, or columns, of products that this kernel is planned for.
 const MOST: usize = 256;
 
-/// Nanoseconds that a round of workgroups, one on each compute unit, takes longer than its turns, beyond what
+/// Nanoseconds that a round of workgroups, one on each compute unit, takes longer than its k-blocks, beyond what
 /// one of gemm/cooperative takes: sums of subgroups pass through workgroup memory, and results are written
 /// number by number.
 const OVERHEAD: usize = 1400;
@@ -61,16 +61,16 @@ impl Unstaged {
     ];
 
     /// A tile of so many rows and columns of parts.
-    const fn new([m, n]: [usize; 2], parts: [usize; 2], sharers: usize, ahead: usize) -> Self {
+    const fn new([m, n]: [usize; 2], parts: [usize; 2], sharers: usize, prefetch: usize) -> Self {
         let unknown = StepTime::new(0, 0);
-        Self { m, n, parts, sharers, ahead, turns: [unknown; 2], transposed: false }
+        Self { m, n, parts, sharers, prefetch, k_block_times: [unknown; 2], transposed: false }
     }
 
-    /// The tile with the nanoseconds of its turns, of a workgroup alone on a compute unit and of two: where
+    /// The tile with the nanoseconds of its k-blocks, of a workgroup alone on a compute unit and of two: where
     /// B's rows run across k, and along it.
     const fn taking(mut self, across: [usize; 2], along: [usize; 2]) -> Self {
         let [across, along] = [StepTime::new(across[0], across[1]), StepTime::new(along[0], along[1])];
-        self.turns = [across, along];
+        self.k_block_times = [across, along];
         self
     }
 
@@ -91,13 +91,14 @@ impl Unstaged {
 
     /// The tile that is estimated to be faster than any of gemm/cooperative, even where that isn't offered.
     fn estimate(desc: &MatmulDesc, compute_units: usize) -> Option<Estimate<Self>> {
-        let (transposed, [_, along_k]) = Self::oriented(desc);
+        let (transposed, [_, k_major]) = Self::oriented(desc);
         let time = |tile: Self, [m, n, k, batch]: [usize; 4], _: usize| {
             let [m, n] = if transposed { [n, m] } else { [m, n] };
             let tiles = m.div_ceil(tile.m).saturating_mul(n.div_ceil(tile.n)).saturating_mul(batch);
-            let turns = tile.turns[usize::from(along_k)].of(tiles, k.div_ceil(tile.turn()), compute_units);
+            let k_blocks =
+                tile.k_block_times[usize::from(k_major)].of(tiles, k.div_ceil(tile.block_k()), compute_units);
             let overhead = if k < desc.k { OVERHEAD + PARTIAL } else { OVERHEAD };
-            turns.saturating_add(overhead.saturating_mul(tiles.div_ceil(compute_units)))
+            k_blocks.saturating_add(overhead.saturating_mul(tiles.div_ceil(compute_units)))
         };
         let splits = |_| Split::powers_of_two(desc.k);
         let fastest =
@@ -111,8 +112,8 @@ impl Unstaged {
     }
 
     /// Elements along k that a workgroup takes at once.
-    const fn turn(self) -> usize {
-        self.sharers * self.ahead * DEPTH
+    const fn block_k(self) -> usize {
+        self.sharers * self.prefetch * DEPTH
     }
 
     /// Bytes of workgroup memory: eight rows of sums of each subgroup.
@@ -140,21 +141,21 @@ impl Family for Unstaged {
     }
 
     /// Each tile for each layout of the operands and each type of C. Whether the product is transposed and the
-    /// activation take turns.
+    /// activation alternate.
     fn variants() -> Vec<Variant> {
         let mut variants = Vec::new();
         for tile in Self::ALL {
             for dtype in [DType::F16, DType::F32] {
                 for trans in [[false, false], [false, true], [true, false], [true, true]] {
-                    let turn = variants.len();
-                    let activation = Activation::ALL[turn % Activation::ALL.len()];
+                    let index = variants.len();
+                    let activation = Activation::ALL[index % Activation::ALL.len()];
                     let dtypes = [DType::F16, DType::F16, dtype];
                     let signature = Signature {
                         vectors: true,
                         element_access: true,
                         ..Signature::new(dtypes, trans, activation)
                     };
-                    variants.push(Self { transposed: turn / 4 % 2 == 1, ..tile }.variant(&signature));
+                    variants.push(Self { transposed: index / 4 % 2 == 1, ..tile }.variant(&signature));
                 }
             }
         }
@@ -200,19 +201,19 @@ impl GemmKernel for Unstaged {
     }
 
     fn k_block(&self) -> usize {
-        self.turn()
+        self.block_k()
     }
 
     fn variant(&self, signature: &Signature) -> Variant {
         let (_, trans) = oriented(self.transposed, signature.dtypes, signature.trans);
-        let &Self { m: tile_m, n: tile_n, parts: [subgroups_m, subgroups_n], ahead, .. } = self;
+        let &Self { m: tile_m, n: tile_n, parts: [subgroups_m, subgroups_n], prefetch, .. } = self;
         let constants = Constants {
             tile_m,
             tile_n,
             subgroups_m,
             subgroups_n,
             subgroups_k: self.sharers,
-            ahead,
+            prefetch,
             trans_a: trans[0],
             trans_b: trans[1],
             trans_c: self.transposed,
@@ -228,7 +229,7 @@ impl GemmKernel for Unstaged {
 /// Such as `64x32x512`: rows, columns and depth.
 impl fmt::Display for Unstaged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}x{}x{}", self.m, self.n, self.turn())
+        write!(f, "{}x{}x{}", self.m, self.n, self.block_k())
     }
 }
 

@@ -17,7 +17,7 @@ constants! {
         subgroups_m: usize,
         subgroups_n: usize,
         subgroups_k: usize,
-        ahead: usize,
+        prefetch: usize,
         trans_a: bool,
         trans_b: bool,
         trans_c: bool,
@@ -37,29 +37,29 @@ struct Operand {
     name: char,
     fragments: usize,
     /// Whether its rows run along k.
-    along_k: bool,
+    k_major: bool,
 }
 
 impl Operand {
     /// Vectors that an invocation reads in a step.
     fn vectors(self) -> usize {
-        if self.along_k { 2 * self.fragments } else { ROWS }
+        if self.k_major { 2 * self.fragments } else { ROWS }
     }
 
     /// Where the vector `i` begins: the number of its start, and how much further along k it is.
     fn place(self, i: usize) -> (usize, usize) {
-        if self.along_k { (i, 0) } else { (0, i) }
+        if self.k_major { (i, 0) } else { (0, i) }
     }
 
     /// The type of a vector, whose numbers are of k or of so many fragments.
     fn alias(self) -> String {
-        let words = if self.along_k { 4 } else { self.fragments };
+        let words = if self.k_major { 4 } else { self.fragments };
         let ty = if words == 1 { "u32".to_owned() } else { format!("vec{words}<u32>") };
         format!("alias Vec{} = {ty};", self.name.to_ascii_uppercase())
     }
 
     fn starts(self) -> String {
-        let (name, count) = (self.name, if self.along_k { self.vectors() } else { 1 });
+        let (name, count) = (self.name, if self.k_major { self.vectors() } else { 1 });
         lines((0..count).map(|i| format!("let start_{name}_{i} = start_{name}(tile, {i}u);")))
     }
 
@@ -78,7 +78,7 @@ impl Operand {
     /// An invocation's elements of a fragment of a step, whose k is one of two slices.
     fn elements(self, step: usize, slice: usize, fragment: usize) -> String {
         let name = format!("{}_{step}", self.name);
-        if self.along_k {
+        if self.k_major {
             let (words, first) = (["xy", "zw"][slice % SLICES], 2 * fragment);
             return format!("elements_of({name}_{first}.{words}, {name}_{}.{words})", first + 1);
         }
@@ -90,23 +90,23 @@ impl Operand {
 
 /// The function, given the kernel's constants.
 ///
-/// In a turn, each step's vectors are multiplied, and those of the next turn fetched in their place.
+/// Of a k-block, each step's vectors are multiplied, and those of the next k-block fetched in their place.
 pub(super) fn multiply(values: &Values, _: Target) -> String {
-    let Constants { tile_m, tile_n, subgroups_m, subgroups_n, ahead, trans_a, trans_b, .. } =
+    let Constants { tile_m, tile_n, subgroups_m, subgroups_n, prefetch, trans_a, trans_b, .. } =
         Constants::of(values);
     let fragments = [tile_m / subgroups_m.max(1) / FRAGMENT, tile_n / subgroups_n.max(1) / FRAGMENT];
-    let a = Operand { name: 'a', fragments: fragments[0], along_k: !trans_a };
-    let b = Operand { name: 'b', fragments: fragments[1], along_k: trans_b };
+    let a = Operand { name: 'a', fragments: fragments[0], k_major: !trans_a };
+    let b = Operand { name: 'b', fragments: fragments[1], k_major: trans_b };
     let both = |text: &dyn Fn(Operand) -> String| text(a) + &text(b);
     let aliases = lines([a, b].into_iter().map(Operand::alias));
     let starts = both(&Operand::starts);
-    let first: String = (0..ahead).map(|step| both(&|of| of.fetch(step, "first", "k"))).collect();
-    let steps: String = (0..ahead)
+    let first: String = (0..prefetch).map(|step| both(&|of| of.fetch(step, "first", "k"))).collect();
+    let steps: String = (0..prefetch)
         .map(|step| {
             let products: String =
                 (0..SLICES).map(|slice| products(fragments, [a, b], step, slice)).collect();
             let fetch = both(&|of| of.fetch(step, "fetch", "at"));
-            format!("{products}if turn < turns {{\n{fetch}}}\n")
+            format!("{products}if k_block < k_blocks {{\n{fetch}}}\n")
         })
         .collect();
     let (sums, stores) = (declare_sums(fragments), stores(fragments));
@@ -114,13 +114,13 @@ pub(super) fn multiply(values: &Values, _: Target) -> String {
         "
 {aliases}
 fn multiply(tile: Tile, index: u32, flat: u32) {{
-let turns = (tile.k + TURN - 1u) / TURN;
-let pad = turns * TURN - tile.k;
+let k_blocks = (tile.k + K_BLOCK - 1u) / K_BLOCK;
+let pad = k_blocks * K_BLOCK - tile.k;
 let k = tile.share * STEP + tile.lane % 4u * WIDTH;
-{starts}{first}{sums}var next = first_place(flat, turns);
-for (var turn = 1u; turn <= turns; turn++) {{
-let at = (1u + next) * TURN + k - pad;
-{steps}next = select(next + 1u, 0u, next + 2u == turns);
+{starts}{first}{sums}var next = first_place(flat, k_blocks);
+for (var k_block = 1u; k_block <= k_blocks; k_block++) {{
+let at = (1u + next) * K_BLOCK + k - pad;
+{steps}next = select(next + 1u, 0u, next + 2u == k_blocks);
 }}
 {stores}}}
 "
@@ -173,7 +173,7 @@ mod tests {
             subgroups_m: 1,
             subgroups_n: 1,
             subgroups_k: 8,
-            ahead: 2,
+            prefetch: 2,
             trans_a: false,
             trans_b: false,
             trans_c: false,

@@ -335,10 +335,10 @@ fn strided(shapes: &mut Shapes, [a, b, output, ..]: Ptrs) -> Call {
     let extents = extents(shapes, 1 << 23);
     let (rank, offset) = (extents.len(), shapes.pick(&[0, 0, 1, 4]));
     // Packed in another order, or repeated along some dimensions.
-    let (turn, repeated) = (shapes.below(rank), shapes.below(1 << rank));
+    let (first, repeated) = (shapes.below(rank), shapes.below(1 << rank));
     let mut strides = vec![0; rank];
     let mut stride = 1;
-    for axis in (0..rank).rev().map(|axis| (axis + turn) % rank) {
+    for axis in (0..rank).rev().map(|axis| (axis + first) % rank) {
         strides[axis] = stride;
         stride *= extents[axis];
     }

@@ -265,7 +265,7 @@ fn few_ones(m: usize, k: usize) -> Vec<i32> {
     a
 }
 
-/// Every tile for each format and type of C, with activations in turn.
+/// Every tile for each format and type of C, with activations alternating.
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     for tile in Tile::ALL {

@@ -112,8 +112,9 @@ impl Tile {
             return Self::Rows { rows, subgroups, ragged: !desc.k().is_multiple_of(UNIT) };
         }
         let columns = desc.b.rows.div_ceil(desc.experts).div_ceil(FRAGMENT);
-        let (rows, turns) = if desc.weights.is_some() { (desc.rows, desc.used) } else { (pairs, 1) };
-        let steps = turns.saturating_mul(steps(desc.b.format, units));
+        let (rows, experts_per_sum) =
+            if desc.weights.is_some() { (desc.rows, desc.used) } else { (pairs, 1) };
+        let steps = experts_per_sum.saturating_mul(steps(desc.b.format, units));
         let is_few = rows.saturating_mul(columns) <= AT_ONCE * compute_units;
         let subgroups = match steps {
             _ if is_few && steps > FEW_SUBGROUPS => MANY_SUBGROUPS,
@@ -146,7 +147,7 @@ impl Tile {
         let fits = desc.a.dtype == DType::F16
             && desc.k() > 0
             && desc.k().is_multiple_of(step_of_k(format))
-            && operands.has_eights(desc)
+            && operands.has_vec8s(desc)
             && tile.takes(format)
             && tile.has_room(ctx);
         (fits && tile.passes(ctx, format)).then_some(tile)
@@ -191,24 +192,25 @@ impl Tile {
 
     /// How it divides a product with rows of so many units.
     pub(super) fn tiling(self, desc: &ExpertMatmulDesc, units: usize) -> Tiling {
-        let turns = if desc.weights.is_some() { desc.used } else { 1 };
+        let experts_per_sum = if desc.weights.is_some() { desc.used } else { 1 };
         Tiling {
             columns: if desc.gate.is_some() { FRAGMENT / 2 } else { FRAGMENT },
             ordered_rows: self.ordered_rows(),
-            shares: self.shares(desc.b.format, turns, units),
+            shares: self.shares(desc.b.format, experts_per_sum, units),
         }
     }
 
     /// Subgroups that share k: all, or where the products of so many experts are summed, as few as leave the fewest steps to each.
-    fn shares(self, format: QuantFormat, turns: usize, units: usize) -> usize {
+    fn shares(self, format: QuantFormat, experts_per_sum: usize, units: usize) -> usize {
         let subgroups = self.subgroups();
         if self.ordered_rows().is_some() {
             return subgroups;
         }
         let steps = steps(format, units);
         let shares = (0..).map(|shift| 1 << shift).take_while(|&shares| shares <= subgroups);
-        let taken =
-            |&shares: &usize| steps.div_ceil(shares).saturating_mul(turns.div_ceil(subgroups / shares));
+        let taken = |&shares: &usize| {
+            steps.div_ceil(shares).saturating_mul(experts_per_sum.div_ceil(subgroups / shares))
+        };
         shares.min_by_key(taken).unwrap_or(subgroups)
     }
 
@@ -235,7 +237,8 @@ impl Tile {
         ctx.is_right(&variant, move |ctx| self.check(ctx, format, &variant))
     }
 
-    /// More columns than a tile has, and more units than a turn, the last of which isn't whole if the format and the tile allow it.
+    /// More columns than a tile has, and more units than an iteration, the last of which isn't whole if the format and the
+    /// tile allow it.
     fn check(self, ctx: &OpContext, format: QuantFormat, variant: &Variant) -> BackendResult<()> {
         let is_ragged = !matches!(self, Self::Rows { ragged: false, .. });
         let shape = [FRAGMENT + 5, tested_columns(format, 2 * self.subgroups(), is_ragged)];
@@ -261,15 +264,15 @@ fn steps(format: QuantFormat, units: usize) -> usize {
     if has_half_blocks(format) { units } else { units.div_ceil(2) }
 }
 
-/// Each workgroup for each kind of format, with types of C and gates in turn.
+/// Each workgroup for each kind of format, with types of C and gates alternating.
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
     for tile in Tile::all() {
         let finest = QuantFormat::U4 { group: 16, zero_points: false };
         for format in kinds().chain([finest]).filter(|&format| tile.takes(format)) {
-            let turn = variants.len();
-            let gate = (turn % 3 > 0).then_some(Gate::ALL[turn / 3 % Gate::ALL.len()]);
-            variants.push(tile.variant(format, [DType::F16, DType::F32][turn / 2 % 2], gate));
+            let index = variants.len();
+            let gate = (index % 3 > 0).then_some(Gate::ALL[index / 3 % Gate::ALL.len()]);
+            variants.push(tile.variant(format, [DType::F16, DType::F32][index / 2 % 2], gate));
         }
     }
     variants
@@ -303,8 +306,8 @@ mod tests {
 
     #[test]
     fn subgroups_have_experts_of_their_own_where_these_have_few_steps() {
-        let shares = |turns, units| {
-            Tile::Decode { subgroups: 16, biased: false }.shares(QuantFormat::Q4_0, turns, units)
+        let shares = |experts_per_sum, units| {
+            Tile::Decode { subgroups: 16, biased: false }.shares(QuantFormat::Q4_0, experts_per_sum, units)
         };
         // Three steps of eight experts, twelve of four, and 56 of two.
         assert_eq!([shares(8, 6), shares(4, 23), shares(2, 112)], [2, 4, 8]);

@@ -11,8 +11,8 @@ use super::formats::{kinds, product_libs};
 use super::kernel::DECODE_LANES;
 use crate::kernels::{KernelSource, Variant, constants, kernel, params};
 
-constants! { struct RowConstants { span: usize, gated: bool, gate: Gate } }
-constants! { struct SubgroupConstants { span: usize, subgroup: u32, gated: bool, gate: Gate } }
+constants! { struct RowConstants { columns_per_group: usize, gated: bool, gate: Gate } }
+constants! { struct SubgroupConstants { columns_per_group: usize, subgroup: u32, gated: bool, gate: Gate } }
 constants! { struct TileConstants { gated: bool, gate: Gate } }
 
 static EXPERT_DECODE: KernelSource = kernel!(
@@ -46,7 +46,7 @@ params! {
     pub(super) struct SumParams {
         total: u32,
         n: u32,
-        turns: u32,
+        experts_per_sum: u32,
         experts: u32,
         products: u32,
         indices: u32,
@@ -61,8 +61,8 @@ params! {
 const TILE: usize = 64;
 
 /// Rows of B that invocations share, and of which a workgroup makes results.
-const SPAN: usize = 2;
-const DECODE_LINES: usize = 4 * SPAN;
+const COLUMNS_PER_GROUP: usize = 2;
+const DECODE_LINES: usize = 4 * COLUMNS_PER_GROUP;
 
 /// Invocations of the subgroups that `quant/expert_decode_subgroup` has variants for.
 pub(super) const SUBGROUPS: [u32; 2] = [8, 32];
@@ -112,20 +112,20 @@ impl Kernel {
         }
     }
 
-    /// The most iterations of an invocation's loops along a row of so many units, for each of its turns: with those
+    /// The most iterations of an invocation's loops along a row of so many units, for each of its experts: with those
     /// within a step, as drivers count them that have a limit.
     pub(super) const fn iterations(self, units: usize) -> usize {
-        // A step of lib/quant_sums and its loop over four blocks; an expert and the loop over its SPAN sums. Drivers count the
-        // iteration in which a loop ends, too.
+        // A step of lib/quant_sums and its loop over four blocks; an expert and the loop over its COLUMNS_PER_GROUP sums. Drivers
+        // count the iteration in which a loop ends, too.
         const STEP: usize = 1 + 4 + 1;
-        const TURN: usize = 1 + 2 + 1;
+        const PER_EXPERT: usize = 1 + 2 + 1;
         let lanes = match self {
             Self::Decode => DECODE_LANES,
             Self::DecodeSubgroup(size) => size as usize,
             Self::Tiled => return units.saturating_mul(4 * 32),
-            Self::Cooperative(_) => return units.saturating_add(TURN),
+            Self::Cooperative(_) => return units.saturating_add(PER_EXPERT),
         };
-        units.saturating_mul(4).div_ceil(lanes).saturating_mul(STEP).saturating_add(TURN)
+        units.saturating_mul(4).div_ceil(lanes).saturating_mul(STEP).saturating_add(PER_EXPERT)
     }
 
     /// `vectors` says that A is read four numbers at a time.
@@ -136,11 +136,14 @@ impl Kernel {
         gate: Option<Gate>,
         vectors: bool,
     ) -> Variant {
-        let (gated, gate, span) = (gate.is_some(), gate.unwrap_or(Gate::Swiglu), SPAN);
+        let (gated, gate, columns_per_group) =
+            (gate.is_some(), gate.unwrap_or(Gate::Swiglu), COLUMNS_PER_GROUP);
         let variant = match self {
-            Self::Decode => Variant::new(&EXPERT_DECODE, [a, c], RowConstants { span, gated, gate }),
+            Self::Decode => {
+                Variant::new(&EXPERT_DECODE, [a, c], RowConstants { columns_per_group, gated, gate })
+            }
             Self::DecodeSubgroup(subgroup) => {
-                let constants = SubgroupConstants { span, subgroup, gated, gate };
+                let constants = SubgroupConstants { columns_per_group, subgroup, gated, gate };
                 Variant::new(&EXPERT_DECODE_SUBGROUP, [a, c], constants)
             }
             Self::Tiled => Variant::new(&EXPERT_TILED, [a, c], TileConstants { gated, gate }),
@@ -155,7 +158,7 @@ pub(super) fn sum_variant(dtype: DType) -> Variant {
 }
 
 /// Each kernel for each format and width of A; types and gates, on which the rest of the text doesn't depend, take
-/// turns.
+/// alternate.
 pub(super) fn variants() -> Vec<Variant> {
     use DType::{F16, F32};
     const DTYPES: [[DType; 2]; 4] = [[F32, F32], [F16, F32], [F32, F16], [F16, F16]];
@@ -164,9 +167,9 @@ pub(super) fn variants() -> Vec<Variant> {
     for kernel in subgroups.into_iter().chain([Kernel::Decode, Kernel::Tiled]) {
         for format in kinds() {
             for vectors in [false, true] {
-                let turn = variants.len();
-                let gate = [None, Some(Gate::ALL[turn / 4 % Gate::ALL.len()])][(turn + turn / 2) % 2];
-                variants.push(kernel.variant(format, DTYPES[turn / 2 % 4], gate, vectors));
+                let index = variants.len();
+                let gate = [None, Some(Gate::ALL[index / 4 % Gate::ALL.len()])][(index + index / 2) % 2];
+                variants.push(kernel.variant(format, DTYPES[index / 2 % 4], gate, vectors));
             }
         }
     }

@@ -21,7 +21,7 @@ params! {
         // Bit 0: C's rows are weighted sums, 1: what is in C is added, 2: products have a bias.
         terms: u32,
         // Indices that make a row of C, and those that share one of A.
-        turns: u32,
+        experts_per_sum: u32,
         sharing: u32,
         // Subgroups that share k on tensor cores.
         shares: u32,
@@ -74,7 +74,7 @@ impl Operands {
     }
 
     /// Whether A of f16 can be read eight numbers at a time.
-    pub(super) fn has_eights(&self, desc: &ExpertMatmulDesc) -> bool {
+    pub(super) fn has_vec8s(&self, desc: &ExpertMatmulDesc) -> bool {
         VecWidth::fitting(DType::F16, &[&self.a], &strides_of_a(desc)) == VecWidth::Eight
     }
 }
@@ -120,7 +120,7 @@ impl Params {
         let is_sum = desc.weights.is_some();
         let [_, c_rows] = desc.rows_of(op)?;
         let pairs = checked_product(op, "indices", &[desc.rows, desc.used])?;
-        let turns = if is_sum { desc.used } else { 1 };
+        let experts_per_sum = if is_sum { desc.used } else { 1 };
         let tiles_n = desc.n().div_ceil(tiling.columns);
         let tiles_m = tiling.ordered_rows.map_or(c_rows, |rows| entries(desc, pairs, rows));
         let tiles = checked_product(op, "tiles", &[tiles_m, tiles_n])?;
@@ -150,7 +150,7 @@ impl Params {
             weights: windows.weights.offset,
             bias: windows.bias.offset,
             terms: sum | adds | has_bias,
-            turns: dim(op, "used", turns)?,
+            experts_per_sum: dim(op, "used", experts_per_sum)?,
             shares: dim(op, "subgroups", tiling.shares)?,
             sharing: if desc.per_expert { 1 } else { dim(op, "used", desc.used)? },
             first: dim(op, "experts", first)?,

@@ -96,8 +96,8 @@ impl Call<'_> {
     /// Whether an invocation makes no more iterations than the device's loops have: over all experts of a row where their
     /// products are summed, else over one.
     fn has_end(&self, desc: &ExpertMatmulDesc, kernel: Kernel) -> bool {
-        let turns = if desc.weights.is_some() { desc.used } else { 1 };
-        let wanted = turns.saturating_mul(kernel.iterations(self.b.layout.units));
+        let experts_per_sum = if desc.weights.is_some() { desc.used } else { 1 };
+        let wanted = experts_per_sum.saturating_mul(kernel.iterations(self.b.layout.units));
         iterations::exceeded(self.ctx, wanted).is_none()
     }
 
@@ -151,7 +151,7 @@ impl Call<'_> {
             let params = SumParams {
                 total: dim(op, "sums", elements)?,
                 n: dim(op, "n", n)?,
-                turns: dim(op, "used", used)?,
+                experts_per_sum: dim(op, "used", used)?,
                 experts: dim(op, "experts", desc.experts)?,
                 products: products.offset,
                 indices: here.indices.offset,
@@ -172,8 +172,8 @@ impl Call<'_> {
         let &Self { ctx, op, b } = self;
         let is_sum = desc.weights.is_some();
         let units = b.layout.units;
-        let turns = if is_sum { desc.used } else { 1 };
-        iterations::require(ctx, op, "experts of a row", turns, kernel.iterations(units))?;
+        let experts_per_sum = if is_sum { desc.used } else { 1 };
+        iterations::require(ctx, op, "experts of a row", experts_per_sum, kernel.iterations(units))?;
         let tiling = kernel.tiling(desc, units);
         let plan = tiling.ordered_rows.map(|rows| self.order(desc, windows, rows)).transpose()?;
         let stacked = desc.b.rows / desc.experts;

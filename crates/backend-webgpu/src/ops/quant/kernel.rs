@@ -18,8 +18,8 @@ use crate::kernels::{KernelSource, Variant, constants, kernel};
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::iterations;
 
-constants! { struct RowConstants { rows: usize, span: usize, activation: Activation } }
-constants! { struct SubgroupConstants { rows: usize, span: usize, subgroup: u32, activation: Activation } }
+constants! { struct RowConstants { rows: usize, columns_per_group: usize, activation: Activation } }
+constants! { struct SubgroupConstants { rows: usize, columns_per_group: usize, subgroup: u32, activation: Activation } }
 constants! { struct TileConstants { activation: Activation } }
 
 const DECODE_ROWWISE: KernelSource = kernel!(
@@ -120,14 +120,14 @@ const SUBGROUPS: [u32; 2] = [8, 32];
 pub(super) const DECODE_LANES: usize = 32;
 
 /// Rows of B that its invocations share, and columns of C that a workgroup makes of them.
-const SPAN: usize = 2;
-const DECODE_COLUMNS: usize = 4 * SPAN;
+const COLUMNS_PER_GROUP: usize = 2;
+const DECODE_COLUMNS: usize = 4 * COLUMNS_PER_GROUP;
 
 /// Workgroup memory of every device, half of which `quant/decode` has for sums.
 const LEAST_WORKGROUP_BYTES: usize = 16 << 10;
 const _: () = {
     let [.., most] = DECODE_ROWS;
-    assert!(most * SPAN * 4 * DECODE_LANES * size_of::<f32>() <= LEAST_WORKGROUP_BYTES / 2);
+    assert!(most * COLUMNS_PER_GROUP * 4 * DECODE_LANES * size_of::<f32>() <= LEAST_WORKGROUP_BYTES / 2);
 };
 
 /// Rows and columns of a tile of `quant/tiled`.
@@ -292,13 +292,13 @@ impl Kernel {
         let Signature { format, dtypes: [a, c], activation, vectors, cache, .. } = *signature;
         // So that pages are without the kernels that no page launches.
         let cache = cache.filter(|_| !cfg!(target_family = "wasm"));
-        let (half, span) = (c == DType::F16, SPAN);
+        let (half, columns_per_group) = (c == DType::F16, COLUMNS_PER_GROUP);
         // Integers are read as words, whatever they were rounded from.
         let a = if self.is_int8() { DType::U32 } else { a };
         let variant = match self {
             Self::SkinnyCooperative(tile) => return tile.variant(signature),
             Self::Decode(Rows { count: rows, int8 }) => {
-                let constants = RowConstants { rows, span, activation };
+                let constants = RowConstants { rows, columns_per_group, activation };
                 match cache {
                     Some(Appended { dtype, qk_norm }) => {
                         let source = if qk_norm { &DECODE_QK_NORM } else { &DECODE_APPENDED };
@@ -308,7 +308,7 @@ impl Kernel {
                 }
             }
             Self::DecodeSubgroup(Rows { count: rows, int8 }, subgroup) => {
-                let constants = SubgroupConstants { rows, span, subgroup, activation };
+                let constants = SubgroupConstants { rows, columns_per_group, subgroup, activation };
                 let source = if int8 { &DECODE_SUBGROUP_INT8 } else { &DECODE_SUBGROUP };
                 match cache {
                     Some(Appended { dtype, qk_norm }) => {
@@ -356,7 +356,7 @@ pub(super) struct Appended {
 }
 
 /// Each kernel for each format and width of A; types and activations, on which the rest of the text doesn't
-/// depend, take turns.
+/// depend, alternate.
 pub(super) fn variants() -> Vec<Variant> {
     use DType::{F16, F32};
     const DTYPES: [[DType; 2]; 4] = [[F32, F32], [F16, F32], [F32, F16], [F16, F16]];
@@ -366,23 +366,24 @@ pub(super) fn variants() -> Vec<Variant> {
         let subgroups = SUBGROUPS.map(|size| rows.map(|rows| Kernel::DecodeSubgroup(rows, size))).concat();
         rows.map(Kernel::Decode).into_iter().chain(subgroups)
     };
-    let mut turn = 0;
+    let mut index = 0;
     for kernel in decoding(false).chain([Kernel::Tiled]).chain(decoding(true)) {
         for (format, vectors) in kinds().flat_map(|format| [(format, false), (format, true)]) {
             if kernel.is_int8() && !(vectors && format.takes_int8()) {
                 continue;
             }
-            let (dtypes, activation) = (DTYPES[turn / 2 % 4], Activation::ALL[turn % Activation::ALL.len()]);
+            let (dtypes, activation) =
+                (DTYPES[index / 2 % 4], Activation::ALL[index % Activation::ALL.len()]);
             let signature =
                 Signature { format, dtypes, activation, vectors, normed: false, gate: None, cache: None };
             variants.push(kernel.variant(&signature));
             if kernel.may_append() {
-                let dtype = if turn / 8 % 2 == 0 { F16 } else { F32 };
+                let dtype = if index / 8 % 2 == 0 { F16 } else { F32 };
                 let activation = Activation::Identity;
-                let cache = Some(Appended { dtype, qk_norm: kernel.has_one_row() && turn / 16 % 2 == 1 });
+                let cache = Some(Appended { dtype, qk_norm: kernel.has_one_row() && index / 16 % 2 == 1 });
                 variants.push(kernel.variant(&Signature { activation, cache, ..signature }));
             }
-            turn += 1;
+            index += 1;
         }
     }
     variants

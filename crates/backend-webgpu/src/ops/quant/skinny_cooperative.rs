@@ -238,7 +238,7 @@ impl Tile {
         self.persistent
     }
 
-    /// Turns of the longest loop along a row of so many units, at most.
+    /// Iterations of the longest loop along a row of so many units, at most.
     pub(super) const fn iterations(self, units: usize) -> usize {
         units.div_ceil(self.subgroups)
     }
@@ -362,7 +362,7 @@ impl Tile {
         })
     }
 
-    /// More rows than a tile of several has, more columns, and more units than a turn.
+    /// More rows than a tile of several has, more columns, and more units than an iteration.
     fn tested_shape(self, format: QuantFormat) -> [usize; 3] {
         let rows = if self.rows == 1 { 1 } else { self.rows + 3 };
         let is_ragged = self.rows == 1 || self.ragged;
@@ -388,7 +388,7 @@ impl Tile {
     }
 }
 
-/// Each workgroup for each kind of format and types of A and C, with activations and types of the cache in turn.
+/// Each workgroup for each kind of format and types of A and C, with activations and types of the cache alternating.
 pub(super) fn variants() -> Vec<Variant> {
     let persistent = [Tile::new(1, 4), Tile::new(1, 8), Tile::new(8, 8)]
         .map(|tile| (Tile { persistent: true, ..tile }, true));
@@ -400,9 +400,9 @@ pub(super) fn variants() -> Vec<Variant> {
                 [[DType::F16; 2], [DType::F16, DType::F32], [DType::F32, DType::F16], [DType::F32; 2]];
             let types = types.into_iter().filter(|[a, _]| normed || *a == DType::F16);
             for (types, dtypes) in types.enumerate() {
-                let turn = variants.len() / 4;
-                let activation = Activation::ALL[turn % Activation::ALL.len()];
-                let gate = (turn / 2 % 2 == 1).then_some(Gate::ALL[turn / 4 % Gate::ALL.len()]);
+                let index = variants.len() / 4;
+                let activation = Activation::ALL[index % Activation::ALL.len()];
+                let gate = (index / 2 % 2 == 1).then_some(Gate::ALL[index / 4 % Gate::ALL.len()]);
                 let signature =
                     Signature { format, dtypes, activation, vectors: true, normed, gate, cache: None };
                 variants.push(tile.variant(&signature));

@@ -11,21 +11,21 @@ struct Workgroup {
     /// Workgroups that a compute unit runs at once.
     at_once: usize,
     /// Nanoseconds in which each subgroup of all of these multiplies a unit of Q4_0.
-    turn: usize,
+    iteration: usize,
     /// Nanoseconds of adding up what the subgroups have of a tile.
     sums: usize,
 }
 
 const WORKGROUPS: [Workgroup; 3] = [
-    Workgroup { subgroups: 4, at_once: 5, turn: 2320, sums: 800 },
-    Workgroup { subgroups: 8, at_once: 2, turn: 2150, sums: 2200 },
-    Workgroup { subgroups: 16, at_once: 1, turn: 2150, sums: 3000 },
+    Workgroup { subgroups: 4, at_once: 5, iteration: 2320, sums: 800 },
+    Workgroup { subgroups: 8, at_once: 2, iteration: 2150, sums: 2200 },
+    Workgroup { subgroups: 16, at_once: 1, iteration: 2150, sums: 3000 },
 ];
 
 /// Nanoseconds of a launch.
 const LAUNCH: usize = 1500;
 
-/// Time of a format's turns in percent of Q4_0's.
+/// Time of a format's iterations in percent of Q4_0's.
 const fn percent(format: QuantFormat) -> usize {
     match format {
         QuantFormat::Q4_0 => 100,
@@ -41,10 +41,10 @@ pub(super) fn fastest(
     [tiles, units]: [usize; 2],
     compute_units: usize,
 ) -> (usize, usize) {
-    let times = WORKGROUPS.map(|Workgroup { subgroups, at_once, turn, sums }| {
+    let times = WORKGROUPS.map(|Workgroup { subgroups, at_once, iteration, sums }| {
         let rounds = tiles.div_ceil(compute_units.saturating_mul(at_once).max(1));
-        let turns = units.div_ceil(subgroups).saturating_mul(turn * percent(format) / 100);
-        (subgroups, rounds.saturating_mul(turns.saturating_add(sums)).saturating_add(LAUNCH))
+        let iterations = units.div_ceil(subgroups).saturating_mul(iteration * percent(format) / 100);
+        (subgroups, rounds.saturating_mul(iterations.saturating_add(sums)).saturating_add(LAUNCH))
     });
     let [first, rest @ ..] = times;
     rest.into_iter().fold(first, |best, other| if other.1 < best.1 { other } else { best })

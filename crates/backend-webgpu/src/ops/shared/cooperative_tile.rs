@@ -93,7 +93,7 @@ impl CooperativeTile {
     }
 
     /// Steps whose operands are fetched ahead of their use.
-    pub(in crate::ops) fn ahead(self) -> usize {
+    pub(in crate::ops) fn prefetch(self) -> usize {
         if self.sharers() > 1 { 2 } else { 1 }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Mesa's gallivm, the compiler of llvmpipe and lavapipe, counts the iterations of all loops together, nested
 //! or in a row, for the invocations that share a SIMD vector of the CPU. After 65,535 of them, in Mesa 22.3,
-//! every loop is left after one more, and nothing is reported. Loops of up to 32 constant turns are unrolled
+//! every loop is left after one more, and nothing is reported. Loops of up to 32 constant iterations are unrolled
 //! and don't count, unless much is in them. Whoever launches a kernel whose loops may be longer asks here
 //! first, and launches it for parts of the work, or refuses.
 

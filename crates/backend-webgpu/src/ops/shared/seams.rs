@@ -7,7 +7,7 @@ use super::vec_width::VecWidth;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::ops) struct Seams {
     /// Rows that a row group takes one after the other.
-    pub(in crate::ops) turns: u32,
+    pub(in crate::ops) rows_per_group: u32,
     /// Rows by which the workgroups begin before the first, which is there for none of them.
     pub(in crate::ops) rows_before: u32,
 }
@@ -22,15 +22,15 @@ impl Seams {
     /// `abreast`, a power of two, at a time.
     pub(in crate::ops) fn new(vec_width: VecWidth, length: usize, offset: u32, abreast: usize) -> Self {
         if vec_width != VecWidth::Two || length.is_multiple_of(2) {
-            return Self { turns: 1, rows_before: 0 };
+            return Self { rows_per_group: 1, rows_before: 0 };
         }
         // Two rows of odd length are whole words, if the first begins with one.
-        Self { turns: if abreast == 1 { 2 } else { 1 }, rows_before: offset % 2 }
+        Self { rows_per_group: if abreast == 1 { 2 } else { 1 }, rows_before: offset % 2 }
     }
 
     /// Workgroups for `rows`.
     pub(in crate::ops) fn groups(self, rows: usize, abreast: usize) -> usize {
-        (rows + self.rows_before as usize).div_ceil(abreast * self.turns as usize)
+        (rows + self.rows_before as usize).div_ceil(abreast * self.rows_per_group as usize)
     }
 }
 
@@ -43,8 +43,8 @@ mod tests {
         for (length, offset, abreast) in
             [(777, 0, 8), (777, 5, 8), (50_257, 0, 1), (50_257, 3, 1), (778, 2, 1)]
         {
-            let Seams { turns, rows_before } = Seams::new(VecWidth::Two, length, offset, abreast);
-            let begins = |group: usize| group * abreast * turns as usize * length + offset as usize;
+            let Seams { rows_per_group, rows_before } = Seams::new(VecWidth::Two, length, offset, abreast);
+            let begins = |group: usize| group * abreast * rows_per_group as usize * length + offset as usize;
             assert!((1..4).all(|group| (begins(group) - rows_before as usize * length).is_multiple_of(2)));
         }
     }
@@ -52,7 +52,7 @@ mod tests {
     /// Elsewhere, rows begin with whole words, or are read one by one.
     #[test]
     fn only_odd_rows_of_words_share_them() {
-        let plain = Seams { turns: 1, rows_before: 0 };
+        let plain = Seams { rows_per_group: 1, rows_before: 0 };
         for (vec_width, length) in [(VecWidth::Two, 778), (VecWidth::One, 777), (VecWidth::Four, 776)] {
             assert_eq!(Seams::new(vec_width, length, 5, 1), plain, "{vec_width:?} {length}");
         }

@@ -276,7 +276,7 @@ impl<const N: usize> Stretch<N> {
         self.loops.iter().map(reach).sum::<usize>() + 1
     }
 
-    /// The first `half` turns of a loop, and the others.
+    /// The first `half` iterations of a loop, and the others.
     fn divided(&self, at: usize, half: usize) -> [Self; 2] {
         let (extent, strides) = self.loops[at];
         let part = |first: usize, extent: usize| {

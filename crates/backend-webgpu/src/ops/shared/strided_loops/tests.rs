@@ -17,7 +17,7 @@ fn packed_aligned_tensors_go_in_vectors() {
 }
 
 #[test]
-fn halves_go_in_eights_or_fours() {
+fn halves_go_in_vec8s_or_vec4s() {
     let vec_width =
         |n, start, dtypes| StridedLoops::plan(vec![(n, [1, 1])], [start; 2], dtypes)[0].shape.vec_width;
     let halves = &[DType::F16; 2];
@@ -93,8 +93,8 @@ fn long_walks_are_split_at_their_ends() {
 /// Every place that nested loops name, from these starts on.
 fn places<const N: usize>(loops: &[Loop<N>], starts: [usize; N], visit: &mut impl FnMut([usize; N])) {
     let Some((&(extent, strides), inner)) = loops.split_first() else { return visit(starts) };
-    for turn in 0..extent {
-        places(inner, std::array::from_fn(|t| starts[t] + turn * strides[t]), visit);
+    for i in 0..extent {
+        places(inner, std::array::from_fn(|t| starts[t] + i * strides[t]), visit);
     }
 }
 

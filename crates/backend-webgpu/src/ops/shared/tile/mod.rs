@@ -12,7 +12,7 @@ use crate::kernels::constants;
 use crate::ops::has_room;
 use crate::ops::op_context::dim;
 
-pub(in crate::ops) use step::{Fours, tile_product, written};
+pub(in crate::ops) use step::{Vec4s, tile_product, written};
 pub(in crate::ops) use time::StepTime;
 
 /// The sizes of a tile and of an invocation's part of it.

@@ -17,12 +17,12 @@ use crate::ops::shared::text::{lines, pairs};
 /// loop. While a step is multiplied, the blocks of the next are on their way into registers; those that the
 /// last one fetches aren't used.
 pub(crate) fn tile_product(values: &Values, target: Target) -> String {
-    written(values, target, Fours::Across)
+    written(values, target, Vec4s::Across)
 }
 
 /// How results are passed to `write_out`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fours {
+pub(crate) enum Vec4s {
     /// Results in four columns of a row.
     Across,
     /// Results in four rows of a column.
@@ -30,17 +30,17 @@ pub(crate) enum Fours {
 }
 
 /// The unrolled inner step of a tile, with results written across or down.
-pub(crate) fn written(values: &Values, target: Target, fours: Fours) -> String {
+pub(crate) fn written(values: &Values, target: Target, vec4s: Vec4s) -> String {
     let tile = Tile::from_constants(TileConstants::of(values));
     let (rows, columns) = (tile.thread_m, tile.thread_n / 4);
     let blocks = || groups('a', tile.fetches(tile.m)).chain(groups('b', tile.fetches(tile.n)));
     let fetch = |declare, from| {
-        let next = move |(of, turn)| {
-            format!("{declare}next_{of}_{turn} = fetch_{of}(tile, index, {turn}u, {from});")
+        let next = move |(of, iteration)| {
+            format!("{declare}next_{of}_{iteration} = fetch_{of}(tile, index, {iteration}u, {from});")
         };
         lines(blocks().map(next))
     };
-    let stage = |(of, turn)| format!("stage_{of}(index, {turn}u, next_{of}_{turn});");
+    let stage = |(of, iteration)| format!("stage_{of}(index, {iteration}u, next_{of}_{iteration});");
     let sums = lines(pairs([rows, columns]).map(|(i, j)| format!("var sum_{i}_{j} = vec4<f32>();")));
     let (first, next) = (fetch("var ", "first, head"), fetch("", "at, TILE_K"));
     let stage = lines(blocks().map(stage));
@@ -48,10 +48,10 @@ pub(crate) fn written(values: &Values, target: Target, fours: Fours) -> String {
         true => lines((0..tile.k / tile.slices()).map(|k| products(&format!("{k}u"), rows / 4, columns))),
         false => format!("for (var k = 0u; k < SLICE; k++) {}\n", products("k", rows / 4, columns)),
     };
-    let results = match fours {
-        Fours::Across if tile.slices() > 1 => results_of_slices(rows, columns),
-        Fours::Across => results(rows, columns),
-        Fours::Down => results_down(rows, columns),
+    let results = match vec4s {
+        Vec4s::Across if tile.slices() > 1 => results_of_slices(rows, columns),
+        Vec4s::Across => results(rows, columns),
+        Vec4s::Down => results_down(rows, columns),
     };
     format!(
         "

@@ -41,25 +41,31 @@ pub(super) fn blocks(tile: CooperativeTile) -> String {
     )
 }
 
-fn turns(tile: CooperativeTile, line: impl Fn(usize) -> String) -> String {
+fn each_iteration(tile: CooperativeTile, line: impl Fn(usize) -> String) -> String {
     lines((0..tile.fetches()).map(line))
 }
 
 /// Fetches an invocation's groups of the first block of keys or values.
 fn first(tile: CooperativeTile, declare: &str, of: char) -> String {
-    turns(tile, |turn| format!("{declare}next_{turn} = fetch_{of}(tile, index, tile.first, {turn}u);"))
+    each_iteration(tile, |iteration| {
+        format!("{declare}next_{iteration} = fetch_{of}(tile, index, tile.first, {iteration}u);")
+    })
 }
 
 /// Fetches an invocation's groups of the next block of keys or values.
 fn next(tile: CooperativeTile, of: char) -> String {
-    let whole = turns(tile, |turn| format!("next_{turn} = fetch_whole_{of}(at_{of}, {turn}u);"));
-    let other = turns(tile, |turn| format!("next_{turn} = fetch_{of}(tile, index, block + 1u, {turn}u);"));
+    let whole = each_iteration(tile, |iteration| {
+        format!("next_{iteration} = fetch_whole_{of}(at_{of}, {iteration}u);")
+    });
+    let other = each_iteration(tile, |iteration| {
+        format!("next_{iteration} = fetch_{of}(tile, index, block + 1u, {iteration}u);")
+    });
     format!("at_{of} += step_{of};\n{}", whole_or_other(&whole, &other))
 }
 
 /// Puts an invocation's groups of keys or values into workgroup memory.
 fn stage(tile: CooperativeTile, of: char) -> String {
-    turns(tile, |turn| format!("stage_{of}(index, {turn}u, next_{turn});"))
+    each_iteration(tile, |iteration| format!("stage_{of}(index, {iteration}u, next_{iteration});"))
 }
 
 #[cfg(test)]

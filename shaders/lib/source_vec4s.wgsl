@@ -18,8 +18,8 @@ fn input_four(at: vec4<u32>, inside: vec4<bool>) -> vec4<f32> {
 }
 
 // Four rows by four summands, of which `count` are to be had.
-fn block_a(tile: Tile, corner: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
-  let place = corner + lane;
+fn block_a(tile: Tile, origin: vec2<u32>, lane: vec2<u32>, count: u32) -> mat4x4<f32> {
+  let place = origin + lane;
   if held != place.x {
     hold(tile, place.x);
   }
