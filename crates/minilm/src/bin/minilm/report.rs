@@ -1,8 +1,10 @@
 //! What the command prints, as text or as JSON.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use backend_api::DeviceInfo;
+use minilm::Passage;
 use serde::Serialize;
 
 /// Characters of a passage that the text form shows.
@@ -35,24 +37,48 @@ pub(crate) struct Device {
 /// Wall-clock times, and the speed of embedding the passages.
 #[derive(Debug, Serialize)]
 pub(crate) struct Timings {
-    pub(crate) open_seconds: f64,
-    pub(crate) load_seconds: f64,
-    pub(crate) query_seconds: f64,
-    pub(crate) embed_seconds: f64,
-    pub(crate) passages: usize,
-    pub(crate) tokens: usize,
-    pub(crate) passages_per_second: f64,
-    pub(crate) tokens_per_second: f64,
+    open_seconds: f64,
+    load_seconds: f64,
+    query_seconds: f64,
+    embed_seconds: f64,
+    passages: usize,
+    tokens: usize,
+    passages_per_second: f64,
+    tokens_per_second: f64,
 }
 
 /// A passage that was found.
 #[derive(Debug, Serialize)]
 pub(crate) struct Hit {
     /// Cosine similarity to the question.
-    pub(crate) score: f32,
-    pub(crate) file: String,
-    pub(crate) line: usize,
-    pub(crate) text: String,
+    score: f32,
+    file: String,
+    line: usize,
+    text: String,
+}
+
+impl Timings {
+    /// Of so many seconds for opening the backend, loading the model, embedding the query and embedding the passages, which
+    /// have so many tokens together.
+    pub(crate) fn new(seconds: [f64; 4], passages: usize, tokens: usize) -> Self {
+        let [open_seconds, load_seconds, query_seconds, embed_seconds] = seconds;
+        Self {
+            open_seconds,
+            load_seconds,
+            query_seconds,
+            embed_seconds,
+            passages,
+            tokens,
+            passages_per_second: passages as f64 / embed_seconds,
+            tokens_per_second: tokens as f64 / embed_seconds,
+        }
+    }
+}
+
+impl Hit {
+    pub(crate) fn new(score: f32, file: &Path, passage: &Passage) -> Self {
+        Self { score, file: file.display().to_string(), line: passage.line, text: passage.text.clone() }
+    }
 }
 
 impl From<DeviceInfo> for Device {
