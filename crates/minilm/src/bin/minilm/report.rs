@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use backend_api::DeviceInfo;
-use minilm::Passage;
+use minilm::{Encoder, ModelDir, Passage};
 use serde::Serialize;
 
 /// Characters of a passage that the text form shows.
@@ -13,20 +13,20 @@ const EXCERPT: usize = 240;
 /// The answer to a question and how it was found.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    pub(crate) query: String,
+    query: String,
     /// The backend's name in the registry.
-    pub(crate) backend: String,
-    pub(crate) device: Device,
-    pub(crate) reason: String,
-    pub(crate) model: String,
-    pub(crate) timings: Timings,
+    backend: String,
+    device: Device,
+    reason: String,
+    model: String,
+    timings: Timings,
     /// Best first.
-    pub(crate) results: Vec<Hit>,
+    results: Vec<Hit>,
 }
 
 /// A [`DeviceInfo`] for JSON.
 #[derive(Debug, Serialize)]
-pub(crate) struct Device {
+struct Device {
     selector: String,
     name: String,
     api: String,
@@ -101,6 +101,26 @@ impl Device {
 }
 
 impl Report {
+    /// The answer of a model on a device that was chosen for a reason, best hits first.
+    pub(crate) fn new(
+        query: &str,
+        model: &ModelDir,
+        encoder: &Encoder,
+        (device, reason): (DeviceInfo, String),
+        timings: Timings,
+        results: Vec<Hit>,
+    ) -> Self {
+        Self {
+            query: query.to_owned(),
+            backend: encoder.model().backend().name().to_owned(),
+            device: device.into(),
+            reason,
+            model: model.path().display().to_string(),
+            timings,
+            results,
+        }
+    }
+
     pub(crate) fn json(&self) -> serde_json::Result<String> {
         document(self)
     }

@@ -29,26 +29,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Report> {
         timed(|| encoder.encode(&[query], |_| ()).context("can't embed the query"))?;
     let (embeddings, embed_seconds) = timed(|| embed(&encoder, &texts))?;
 
+    let timings = Timings::new(
+        [open_seconds, load_seconds, query_seconds, embed_seconds],
+        texts.len(),
+        embeddings.tokens(),
+    );
     let nearest = question.iter().next().map(|vector| embeddings.nearest(vector, args.top));
-    Ok(Report {
-        query: query.to_owned(),
-        backend: encoder.model().backend().name().to_owned(),
-        device: selection.device.into(),
-        reason: selection.reason,
-        model: model.path().display().to_string(),
-        timings: Timings::new(
-            [open_seconds, load_seconds, query_seconds, embed_seconds],
-            texts.len(),
-            embeddings.tokens(),
-        ),
-        results: nearest
-            .unwrap_or_default()
-            .into_iter()
-            .filter_map(|(index, score)| {
-                passages.get(index).map(|(file, passage)| Hit::new(score, file, passage))
-            })
-            .collect(),
-    })
+    let results = nearest
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|(i, score)| passages.get(i).map(|(file, passage)| Hit::new(score, file, passage)))
+        .collect();
+    Ok(Report::new(query, &model, &encoder, (selection.device, selection.reason), timings, results))
 }
 
 fn load(model: &ModelDir, backend: Box<dyn ComputeBackend>, half: bool) -> anyhow::Result<Encoder> {
