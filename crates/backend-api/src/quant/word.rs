@@ -119,13 +119,13 @@ pub(super) fn floats_of_e2m1(nibbles: u32) -> [f32; 8] {
     floats
 }
 
-/// Parts fields of bits, halving them with each shift and mask, until each byte has one.
+/// Spreads fields of bits over the bytes of a word: each shift and mask halves them.
 #[inline(always)]
 fn expand(x: u64, steps: [(u32, u64); 3]) -> Word {
     steps.into_iter().fold(x, |x, (shift, mask)| (x | x << shift) & mask)
 }
 
-/// Puts fields of bits together, two of them with each shift and mask. The inverse of [`expand`].
+/// Packs fields of bits from the bytes of a word: each shift and mask joins pairs of them, as the inverse of [`expand`].
 #[inline(always)]
 fn compress(word: Word, steps: [(u32, u64); 3]) -> u64 {
     steps.into_iter().fold(word, |x, (shift, mask)| (x | x >> shift) & mask)

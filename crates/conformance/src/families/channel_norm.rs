@@ -32,7 +32,7 @@ impl ChannelNorm {
         }
     }
 
-    /// With another eps.
+    /// The normalisation with another eps.
     pub(super) fn with_eps(self, eps: f64) -> Self {
         Self { eps, ..self }
     }

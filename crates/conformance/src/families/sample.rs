@@ -18,7 +18,7 @@ struct Draw {
     dtype: DType,
     rows: usize,
     columns: usize,
-    /// Without operands and extents.
+    /// How tokens are drawn, without operands and extents.
     settings: SampleDesc,
     window: Option<usize>,
     /// Where in the stream, and what is added to that in memory.

@@ -62,7 +62,7 @@ pub struct Rows {
     pub columns: usize,
 }
 
-/// A tensor, the axis that is gone along, and where the result goes.
+/// A tensor, the axis that an operation goes along, and where its result goes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the fields are named as the arguments of the calls that they are for")]
 pub struct Axis {

@@ -27,7 +27,7 @@ struct Answer {
     pace: Pace,
 }
 
-/// A prompt whose answer begins.
+/// A prompt whose answer begins, for a page.
 #[derive(Debug, Serialize)]
 pub(crate) struct Begun {
     /// Its tokens.
@@ -38,7 +38,7 @@ pub(crate) struct Begun {
     forgotten: usize,
 }
 
-/// A part of the way.
+/// The next part of an answer, for a page.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Next {
     /// Tokens of the prompt in the caches, as long as there are more.

@@ -30,7 +30,7 @@ struct Report {
     speed: Speed,
 }
 
-/// Of a prompt and of the tokens that follow it.
+/// The speed of a prompt and of the tokens that follow it.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Speed {
     prompt_tokens: usize,

@@ -58,8 +58,8 @@ pub(crate) struct Hit {
 }
 
 impl Timings {
-    /// Of so many seconds for opening the backend, loading the model, embedding the query and embedding the passages, which
-    /// have so many tokens together.
+    /// Timings from the seconds that it took to open the backend, load the model, embed the query and embed the passages,
+    /// from the number of passages and from that of their tokens.
     pub(crate) fn new(seconds: [f64; 4], passages: usize, tokens: usize) -> Self {
         let [open_seconds, load_seconds, query_seconds, embed_seconds] = seconds;
         Self {
