@@ -8,9 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use backend_webgpu::variants::{
-    Lib, PADDING, Requirements, Target, Variant, WorkgroupSize, all_variants, compose,
-};
+use backend_webgpu::variants::{Lib, PADDING, Requirements, Target, Variant, all_variants, compose};
 use conformance::hash_of_name;
 use lint::Limits;
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
@@ -74,9 +72,9 @@ fn composed() -> Vec<Composed> {
 
 /// The limits of the smallest device that has what the variant requires.
 fn limits(requires: Requirements) -> Limits {
-    let Requirements { storage_buffers, workgroup: WorkgroupSize { invocations, bytes }, .. } = requires;
+    let Requirements { storage_buffers, workgroup, .. } = requires;
     let storage_buffers = storage_buffers.max(Limits::PORTABLE.storage_buffers);
-    Limits { workgroup_bytes: bytes, invocations, storage_buffers }
+    Limits { workgroup, storage_buffers }
 }
 
 type Validated = Result<(Module, ModuleInfo), String>;

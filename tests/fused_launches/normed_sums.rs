@@ -8,7 +8,7 @@ use conformance::Rng;
 use libtest_mimic::Failed;
 
 use crate::memory::{GUARD, Memory, bytes, require};
-use crate::run::run;
+use crate::run::{require_apart, run};
 
 /// Calls in a trial.
 const CALLS: usize = 60;
@@ -237,15 +237,8 @@ pub(crate) fn apart(backend: &WebGpuBackend) -> Result<(), Failed> {
             let operands = Operands::random(&mut Rng::new(7), &call);
             let mut found = results(backend, &call, &operands, change, true)?;
             let expected = results(backend, &call, &operands, change, false)?;
-            if found.launches < 2 {
-                return Err(format!("{call:?}, {change:?}: {} launches", found.launches).into());
-            }
-            found.launches = 0;
-            // What stays the NaN that it was is compared as a text.
-            let of = |results: &Results| format!("{results:?}");
-            if of(&found) != of(&expected) {
-                return Err(format!("{call:?}, {change:?}: {found:?}, not {expected:?}").into());
-            }
+            let launches = std::mem::take(&mut found.launches);
+            require_apart(&format!("{call:?}, {change:?}"), launches, 2, [&found, &expected])?;
         }
     }
     Ok(())

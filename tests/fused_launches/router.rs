@@ -13,7 +13,7 @@ use conformance::Rng;
 use libtest_mimic::Failed;
 
 use crate::memory::{GUARD, Memory, bytes, is_able, require};
-use crate::run::run;
+use crate::run::{require_apart, run};
 
 /// Calls in a trial.
 const CALLS: usize = 60;
@@ -457,15 +457,8 @@ pub(crate) fn apart(backend: &WebGpuBackend) -> Result<(), Failed> {
         let operands = Operands::random(&mut Rng::new(7), &call);
         let mut found = results(backend, &call, &operands, change, Some(1))?;
         let expected = results(backend, &call, &operands, change, None)?;
-        if found.launches < 3 {
-            return Err(format!("{call:?}, {change:?}: {} launches", found.launches).into());
-        }
-        found.launches = 0;
-        // What isn't asked for stays the NaN that it was.
-        let of = |results: &Results| format!("{results:?}");
-        if of(&found) != of(&expected) {
-            return Err(format!("{call:?}, {change:?}: {found:?}, not {expected:?}").into());
-        }
+        let launches = std::mem::take(&mut found.launches);
+        require_apart(&format!("{call:?}, {change:?}"), launches, 3, [&found, &expected])?;
     }
     Ok(())
 }

@@ -17,21 +17,15 @@ use naga::{Module, Span};
 /// What the smallest device that a shader is written for can do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Bytes of workgroup memory, each variable rounded up to 16.
-    pub(crate) workgroup_bytes: u32,
-    /// Invocations in a workgroup.
-    pub(crate) invocations: u32,
+    /// Its largest workgroup.
+    pub(crate) workgroup: WorkgroupSize,
     /// Storage buffers bound at once.
     pub(crate) storage_buffers: u32,
 }
 
 impl Limits {
     /// What every WebGPU device has.
-    pub(crate) const PORTABLE: Self = Self {
-        workgroup_bytes: WorkgroupSize::PORTABLE.bytes,
-        invocations: WorkgroupSize::PORTABLE.invocations,
-        storage_buffers: 8,
-    };
+    pub(crate) const PORTABLE: Self = Self { workgroup: WorkgroupSize::PORTABLE, storage_buffers: 8 };
 }
 
 /// A rule of the lint.
@@ -99,11 +93,11 @@ pub(crate) struct Violation {
     /// The broken rule.
     pub(crate) rule: Rule,
     /// The entry point that breaks it.
-    pub(crate) entry_point: String,
+    entry_point: String,
     /// What is wrong, with the numbers.
-    pub(crate) detail: String,
+    detail: String,
     /// Where; undefined for a violation of the whole entry point.
-    pub(crate) span: Span,
+    span: Span,
 }
 
 impl Violation {

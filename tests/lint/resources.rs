@@ -23,8 +23,8 @@ pub(super) fn check(
     let invocations: u64 = entry.workgroup_size.iter().map(|&n| u64::from(n)).product();
     let buffers = used().filter(|variable| matches!(variable.space, AddressSpace::Storage { .. })).count();
     [
-        (Rule::WorkgroupMemory, bytes, u64::from(limits.workgroup_bytes), "bytes"),
-        (Rule::Invocations, invocations, u64::from(limits.invocations), "invocations"),
+        (Rule::WorkgroupMemory, bytes, u64::from(limits.workgroup.bytes), "bytes"),
+        (Rule::Invocations, invocations, u64::from(limits.workgroup.invocations), "invocations"),
         (Rule::StorageBuffers, buffers as u64, u64::from(limits.storage_buffers), "buffers"),
     ]
     .into_iter()

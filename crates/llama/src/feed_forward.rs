@@ -25,10 +25,10 @@ pub(crate) enum FeedForward {
 /// A gated network.
 #[derive(Debug)]
 pub(crate) struct Network {
-    pub(crate) gate_up: Linear,
+    gate_up: Linear,
     pub(crate) down: Linear,
     /// Numbers inside.
-    pub(crate) inner: usize,
+    inner: usize,
 }
 
 /// Networks of which each token uses those that the router chooses.

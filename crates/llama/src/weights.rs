@@ -6,6 +6,7 @@ mod filling;
 mod pairs;
 mod planes;
 mod taken;
+mod weight;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use backend_api::desc::{Matrix, QuantMatmulDesc, QuantMatrix};
 use backend_api::owned::Buffer;
 use backend_api::quant::{QuantFormat, QuantLayout};
-use backend_api::{BackendError, ComputeBackend, DType, ErrorKind, MathMode, MaybeSync};
+use backend_api::{BackendError, ComputeBackend, DType, ErrorKind, MaybeSync};
 
 use crate::gguf::{Gguf, Tensor, TensorType};
 use crate::precision::Precision;
@@ -23,28 +24,7 @@ pub use filling::Filling;
 pub(crate) use pairs::NeighbouringPairs;
 use planes::Rows;
 pub(crate) use taken::refuse_others;
-
-/// A matrix on the device, row-major.
-#[derive(Debug)]
-pub(crate) struct Weight {
-    pub(crate) buffer: Buffer,
-    pub(crate) storage: Storage,
-    pub(crate) rows: usize,
-    pub(crate) columns: usize,
-    /// The arithmetic of products with quants.
-    pub(crate) math: MathMode,
-    /// Factor of products; rows that are looked up are without it.
-    pub(crate) scale: f64,
-}
-
-/// How a matrix is stored on the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Storage {
-    /// Plain numbers.
-    Dense(DType),
-    /// Planes of quants and scales.
-    Quant(QuantFormat),
-}
+pub(crate) use weight::{Storage, Weight};
 
 /// A file's tensors and the device that they go to. Vectors are uploaded as they are asked for; matrices are allocated, and filled
 /// by what [`finish`](Self::finish) returns.
@@ -207,7 +187,7 @@ impl<'a> Loader<'a> {
                 (self.dense(tensors, dtype, [rows, columns], order)?, Storage::Dense(dtype))
             }
         };
-        Ok(Weight { buffer, storage, rows, columns, math: MathMode::Standard, scale: 1.0 })
+        Ok(Weight::new(buffer, storage, [rows, columns]))
     }
 
     /// Memory for a matrix in planes, to be filled with the blocks `row(i)`.
@@ -242,7 +222,7 @@ impl<'a> Loader<'a> {
     /// The vector `name` of `columns` numbers, as a matrix of one row.
     pub(crate) fn row(&mut self, name: &str, columns: usize) -> Result<Weight> {
         let (buffer, storage) = (self.vector(name, columns)?, Storage::Dense(self.dtype));
-        Ok(Weight { buffer, storage, rows: 1, columns, math: MathMode::Standard, scale: 1.0 })
+        Ok(Weight::new(buffer, storage, [1, columns]))
     }
 
     /// One matrix.

@@ -36,16 +36,7 @@ struct State {
     start: Option<(Instant, Duration)>,
     /// Events of ONNX Runtime's that are open on each thread.
     open: HashMap<ThreadId, usize>,
-    steps: Vec<Timed>,
-}
-
-/// A step with its times.
-#[derive(Clone, Debug)]
-struct Timed {
-    name: String,
-    operator: String,
-    start: Instant,
-    duration: Duration,
+    events: Vec<Event>,
 }
 
 /// An event of the profile.
@@ -71,7 +62,7 @@ impl Profilers {
     /// Ends a profiler, and gives its events.
     pub(crate) fn end(&self, profiler: &Arc<Profiler>) -> Vec<Event> {
         self.change(|started| started.retain(|other| !Arc::ptr_eq(other, profiler)));
-        std::mem::take(&mut *profiler.0.lock()).events()
+        std::mem::take(&mut *profiler.0.lock()).events
     }
 
     fn change(&self, change: impl FnOnce(&mut Vec<Arc<Profiler>>)) {
@@ -110,19 +101,6 @@ impl Profiler {
     }
 }
 
-impl State {
-    fn events(self) -> Vec<Event> {
-        let Some((start, offset)) = self.start else { return Vec::new() };
-        let event = |step: Timed| Event {
-            name: if step.name.is_empty() { step.operator.clone() } else { step.name },
-            operator: step.operator,
-            start: offset + step.start.saturating_duration_since(start),
-            duration: step.duration,
-        };
-        self.steps.into_iter().map(event).collect()
-    }
-}
-
 /// The profilers that hear of a run's steps.
 #[derive(Debug)]
 pub(crate) struct Listeners(Vec<Arc<Profiler>>);
@@ -138,13 +116,16 @@ impl Listeners {
         let start = Instant::now();
         let outputs = compute()?;
         backend.synchronize()?;
-        let (name, operator) = (node.name.clone(), node.operator.clone());
-        let step = Timed { name, operator, start, duration: start.elapsed() };
+        let duration = start.elapsed();
+        let name = if node.name.is_empty() { &node.operator } else { &node.name };
         for profiler in &self.0 {
             let mut state = profiler.0.lock();
             // One that has ended meanwhile has handed over its events.
-            if state.start.is_some() && state.steps.len() < MAX_EVENTS {
-                state.steps.push(step.clone());
+            let Some((zero, offset)) = state.start else { continue };
+            if state.events.len() < MAX_EVENTS {
+                let start = offset + start.saturating_duration_since(zero);
+                let (name, operator) = (name.clone(), node.operator.clone());
+                state.events.push(Event { name, operator, start, duration });
             }
         }
         Ok(outputs)

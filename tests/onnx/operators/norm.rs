@@ -53,8 +53,8 @@ fn root_mean_square(node: &Node<'_>) -> Outcome<Tensor> {
     let (device, x) = (node.device, node.input(0)?);
     let (rows, columns, _) = rows(node)?;
     let y = device.empty(x.dtype, &x.shape)?;
-    let mut desc = RmsNormDesc::new(x.dtype, x.ptr, y.ptr, rows, columns);
-    desc.eps = node.float("epsilon", 1e-5);
+    let mut desc =
+        RmsNormDesc::new(x.dtype, x.ptr, y.ptr, rows, columns).with_eps(node.float("epsilon", 1e-5));
     desc.weight = node.optional(1).map(|weight| weight.ptr);
     device.backend.rms_norm(&desc)?;
     Ok(y)

@@ -119,20 +119,27 @@ pub(super) fn floats_of_e2m1(nibbles: u32) -> [f32; 8] {
     floats
 }
 
+/// Spreads fields of bits over the bytes of a word: each shift and mask halves them.
+#[inline(always)]
+fn expand(x: u64, steps: [(u32, u64); 3]) -> Word {
+    steps.into_iter().fold(x, |x, (shift, mask)| (x | x << shift) & mask)
+}
+
+/// Packs fields of bits from the bytes of a word: each shift and mask joins pairs of them, as the inverse of [`expand`].
+#[inline(always)]
+fn compress(word: Word, steps: [(u32, u64); 3]) -> u64 {
+    steps.into_iter().fold(word, |x, (shift, mask)| (x | x >> shift) & mask)
+}
+
 /// Nibbles in their order, the first in the lowest bits, to bytes.
 pub(super) fn from_nibbles(nibbles: u32) -> Word {
-    let x = u64::from(nibbles);
-    let x = (x | x << 16) & 0x0000_FFFF_0000_FFFF;
-    let x = (x | x << 8) & 0x00FF_00FF_00FF_00FF;
-    (x | x << 4) & NIBBLES
+    expand(nibbles.into(), [(16, 0x0000_FFFF_0000_FFFF), (8, 0x00FF_00FF_00FF_00FF), (4, NIBBLES)])
 }
 
 /// The inverse of [`from_nibbles`].
 pub(super) fn to_nibbles(word: Word) -> u32 {
-    let x = word & NIBBLES;
-    let x = (x | x >> 4) & 0x00FF_00FF_00FF_00FF;
-    let x = (x | x >> 8) & 0x0000_FFFF_0000_FFFF;
-    (x | x >> 16) as u32
+    let steps = [(4, 0x00FF_00FF_00FF_00FF), (8, 0x0000_FFFF_0000_FFFF), (16, 0xFFFF_FFFF)];
+    compress(word & NIBBLES, steps) as u32
 }
 
 /// Bit 0 of each byte, byte i to bit i.
@@ -153,19 +160,13 @@ pub(super) fn scatter_bits(bits: u8) -> Word {
 /// Bits 0 and 1 of each byte, byte i to bits 2i and 2i + 1.
 #[inline(always)]
 pub(super) fn gather_pairs(word: Word) -> u16 {
-    let x = word & PAIRS;
-    let x = (x | x >> 6) & 0x000F_000F_000F_000F;
-    let x = (x | x >> 12) & 0x0000_00FF_0000_00FF;
-    (x | x >> 24) as u16
+    compress(word & PAIRS, [(6, 0x000F_000F_000F_000F), (12, 0x0000_00FF_0000_00FF), (24, 0xFFFF)]) as u16
 }
 
 /// The inverse of [`gather_pairs`].
 #[inline(always)]
 pub(super) fn scatter_pairs(bits: u16) -> Word {
-    let x = u64::from(bits);
-    let x = (x | x << 24) & 0x0000_00FF_0000_00FF;
-    let x = (x | x << 12) & 0x000F_000F_000F_000F;
-    (x | x << 6) & PAIRS
+    expand(bits.into(), [(24, 0x0000_00FF_0000_00FF), (12, 0x000F_000F_000F_000F), (6, PAIRS)])
 }
 
 /// Twice the values of numbers of E2M1, which are in the low four bits of each byte, as i8.

@@ -37,7 +37,7 @@ pub(super) fn cases() -> Vec<Case> {
         shape: SHAPES[row[1]],
     };
     // An eps that is infinite as f32.
-    let infinite = Norm { norm: ChannelNorm { eps: 1e39, ..norm(vec![0; 6]).norm }, shape: SHAPES[2] };
+    let infinite = Norm { norm: norm(vec![0; 6]).norm.with_eps(1e39), shape: SHAPES[2] };
     grid.into_iter().map(norm).chain([infinite]).map(Norm::case).collect()
 }
 
@@ -72,7 +72,7 @@ impl Norm {
             let shape = ChannelShape { batch, channels, spatial };
             let mut desc = BatchNormDesc::new(dtype, p[4], p[p.len() - 1], p[0], p[1], shape);
             (desc.eps, desc.weight_dtype) = (eps, weight_dtype);
-            (desc.weight, desc.bias) = (norm.weight.then_some(p[2]), norm.bias.then_some(p[3]));
+            [desc.weight, desc.bias] = norm.handles([p[2], p[3]]);
             backend.batch_norm(&desc)
         })
     }

@@ -11,8 +11,8 @@ pub(super) struct ChannelNorm {
     pub(super) dtype: DType,
     pub(super) weight_dtype: DType,
     pub(super) eps: f64,
-    pub(super) weight: bool,
-    pub(super) bias: bool,
+    weight: bool,
+    bias: bool,
     pub(super) in_place: bool,
 }
 
@@ -32,6 +32,11 @@ impl ChannelNorm {
         }
     }
 
+    /// The normalisation with another eps.
+    pub(super) fn with_eps(self, eps: f64) -> Self {
+        Self { eps, ..self }
+    }
+
     /// For names: eps, which vectors there are, and where the output is.
     pub(super) fn name(&self) -> String {
         let (w, b) = (super::flag(self.weight, "w", ""), super::flag(self.bias, "b", ""));
@@ -41,6 +46,11 @@ impl ChannelNorm {
     /// For names: weights of another type.
     pub(super) fn weights(&self) -> &'static str {
         super::flag(self.weight_dtype != self.dtype, "_weights_f32", "")
+    }
+
+    /// The handles of weight and bias, `None` where there is none.
+    pub(super) fn handles(&self, [weight, bias]: [u64; 2]) -> [Option<u64>; 2] {
+        [self.weight.then_some(weight), self.bias.then_some(bias)]
     }
 
     /// Weight and bias, without elements if there is none.

@@ -45,7 +45,7 @@ pub(super) fn cases() -> Vec<Case> {
     };
     let plain = norm(vec![0; 7]);
     // An eps that is infinite as f32.
-    let infinite = Norm { norm: ChannelNorm { eps: 1e39, ..plain.norm }, shape: SHAPES[1], ..plain };
+    let infinite = Norm { norm: plain.norm.with_eps(1e39), shape: SHAPES[1], ..plain };
     grid.into_iter().map(norm).chain([infinite]).map(Norm::case).collect()
 }
 
@@ -84,7 +84,7 @@ impl Norm {
             let mut desc =
                 GroupNormDesc::new(dtype, input, output, ChannelShape { batch, channels, spatial }, groups);
             (desc.eps, desc.weight_dtype) = (eps, weight_dtype);
-            (desc.weight, desc.bias) = (norm.weight.then_some(p[0]), norm.bias.then_some(p[1]));
+            [desc.weight, desc.bias] = norm.handles([p[0], p[1]]);
             backend.group_norm(&desc)
         })
     }

@@ -5,7 +5,7 @@ use backend_api::{DType, random};
 
 use crate::case::Case;
 use crate::float::round_to;
-use crate::oracle::sample::{Settings, tokens};
+use crate::oracle::sample::tokens;
 use crate::rng::Rng;
 use crate::trial::Trial;
 use crate::want::Want;
@@ -18,7 +18,8 @@ struct Draw {
     dtype: DType,
     rows: usize,
     columns: usize,
-    settings: Settings,
+    /// How tokens are drawn, without operands and extents.
+    settings: SampleDesc,
     window: Option<usize>,
     /// Where in the stream, and what is added to that in memory.
     offset: u64,
@@ -27,27 +28,28 @@ struct Draw {
 }
 
 pub(super) fn cases() -> Vec<Case> {
-    let plain = Settings { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, penalty: 1.0 };
+    let plain = SampleDesc::new(DType::F32, 0, 0, 0, 0, SEED);
+    let penalised = |penalty| plain.with_repetition(RepetitionPenalty { window: 0, len: 0, penalty });
     let settings = [
         plain,
-        Settings { temperature: 0.0, ..plain },
-        Settings { temperature: -1.0, top_p: f64::NAN, ..plain },
-        Settings { temperature: 0.3, ..plain },
-        Settings { temperature: 20.0, ..plain },
-        Settings { top_k: 1, ..plain },
-        Settings { top_k: 7, temperature: 3.0, ..plain },
-        Settings { top_k: 1_000_000, ..plain },
-        Settings { top_p: 0.5, temperature: 2.0, ..plain },
-        Settings { top_p: 0.0, ..plain },
-        Settings { min_p: 0.2, temperature: 2.0, ..plain },
-        Settings { min_p: 5.0, ..plain },
-        Settings { penalty: 1.7, temperature: 2.0, ..plain },
-        Settings { penalty: f64::NAN, ..plain },
-        Settings { temperature: 0.8, top_k: 40, top_p: 0.9, min_p: 0.05, penalty: 1.1 },
-        Settings { temperature: 5.0, top_k: 400, top_p: 0.95, min_p: 0.001, penalty: 0.7 },
-        Settings { temperature: f64::INFINITY, ..plain },
-        Settings { temperature: 1e-60, ..plain },
-        Settings { min_p: 5.0, temperature: 1e30, ..plain },
+        plain.with_temperature(0.0),
+        plain.with_temperature(-1.0).with_top_p(f64::NAN),
+        plain.with_temperature(0.3),
+        plain.with_temperature(20.0),
+        plain.with_top_k(1),
+        plain.with_top_k(7).with_temperature(3.0),
+        plain.with_top_k(1_000_000),
+        plain.with_top_p(0.5).with_temperature(2.0),
+        plain.with_top_p(0.0),
+        plain.with_min_p(0.2).with_temperature(2.0),
+        plain.with_min_p(5.0),
+        penalised(1.7).with_temperature(2.0),
+        penalised(f64::NAN),
+        penalised(1.1).with_temperature(0.8).with_top_k(40).with_top_p(0.9).with_min_p(0.05),
+        penalised(0.7).with_temperature(5.0).with_top_k(400).with_top_p(0.95).with_min_p(0.001),
+        plain.with_temperature(f64::INFINITY),
+        plain.with_temperature(1e-60),
+        plain.with_min_p(5.0).with_temperature(1e30),
     ];
     let shapes = [[64, 5], [33, 300], [20, 1500], [1, 1], [3, 33_000], [0, 7]];
     let mut cases = Vec::new();
@@ -58,7 +60,7 @@ pub(super) fn cases() -> Vec<Case> {
                 rows,
                 columns,
                 settings,
-                window: (settings.penalty != 1.0 || i % 4 == 0).then_some([9, 0, 70][j % 3]),
+                window: (settings.repetition.is_some() || i % 4 == 0).then_some([9, 0, 70][j % 3]),
                 offset: [0, 5, u64::MAX - 3, (1 << 32) - 9][(i + j) % 4],
                 added: [None, Some(3), Some((7 << 32) | 11)][(i + 2 * j) % 3],
                 special: i % 3 == 1,
@@ -87,15 +89,16 @@ fn masked([columns, hidden]: [usize; 2]) -> impl Iterator<Item = Case> {
                 .collect();
             let at = LARGEST[i % LARGEST.len()];
             let number = random::uniforms(random::philox_block(1, at / 4))[(at % 4) as usize];
-            let settings = Settings { temperature: 1.0, top_k: 0, top_p, min_p: 0.0, penalty: 1.0 };
-            let possible = tokens(settings, &logits, &[], f64::from(number));
+            let desc = SampleDesc::new(DType::F32, 0, 0, 1, columns, 1).with_top_p(top_p).with_offset(at);
+            let possible = tokens(&desc, &logits, &[], f64::from(number));
             let want = Want::AnyOf(possible.into_iter().map(|token| Want::Exact(token as f64)).collect());
             let mut trial = Trial::new();
             trial.input("logits", DType::F32, &logits);
             trial.output("tokens", DType::I32, vec![want]);
             trial.calling(move |backend, p| {
-                let desc = SampleDesc::new(DType::F32, p[0], p[1], 1, columns, 1);
-                backend.sample(&desc.with_top_p(top_p).with_offset(at))
+                let mut desc = desc;
+                (desc.logits, desc.tokens) = (p[0], p[1]);
+                backend.sample(&desc)
             })
         })
     })
@@ -137,7 +140,7 @@ impl Draw {
             let at = start.wrapping_add(row as u64);
             let number = random::uniforms(random::philox_block(SEED, at / 4))[(at % 4) as usize];
             let row_logits = &logits[row * columns..][..columns];
-            let possible = tokens(settings, row_logits, &window[row * len..][..len], f64::from(number));
+            let possible = tokens(&settings, row_logits, &window[row * len..][..len], f64::from(number));
             Want::AnyOf(possible.into_iter().map(|token| Want::Exact(token as f64)).collect())
         });
         let wants = wants.collect();
@@ -148,16 +151,11 @@ impl Draw {
         let words = added.map_or(Vec::new(), |x| vec![f64::from(x as u32), f64::from((x >> 32) as u32)]);
         trial.input("offset_ptr", DType::U32, &words);
         trial.calling(move |backend, p| {
-            let mut desc = SampleDesc::new(dtype, p[0], p[1], rows, columns, SEED)
-                .with_temperature(settings.temperature)
-                .with_top_k(settings.top_k)
-                .with_top_p(settings.top_p)
-                .with_min_p(settings.min_p)
-                .with_offset(offset);
-            if self.window.is_some() {
-                desc =
-                    desc.with_repetition(RepetitionPenalty { window: p[2], len, penalty: settings.penalty });
-            }
+            let mut desc = settings.with_offset(offset);
+            (desc.logits, desc.tokens) = (p[0], p[1]);
+            (desc.dtype, desc.rows, desc.columns) = (dtype, rows, columns);
+            let penalty = settings.repetition.map_or(1.0, |repetition| repetition.penalty);
+            desc.repetition = self.window.map(|_| RepetitionPenalty { window: p[2], len, penalty });
             if added.is_some() {
                 desc = desc.with_offset_ptr(p[3]);
             }

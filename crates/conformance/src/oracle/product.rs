@@ -94,7 +94,7 @@ pub(crate) struct Stored {
     pub(crate) data: Vec<f64>,
     pub(crate) ld: usize,
     pub(crate) batch_stride: usize,
-    pub(crate) transposed: bool,
+    transposed: bool,
 }
 
 impl Stored {

@@ -8,26 +8,17 @@ use backend_api::{DType, random};
 use super::expected::{Bytes, Expected};
 use crate::want::Want;
 
-/// How a token is drawn.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    pub(crate) temperature: f64,
-    pub(crate) top_k: usize,
-    pub(crate) top_p: f64,
-    pub(crate) min_p: f64,
-    pub(crate) penalty: f64,
-}
-
 /// The relative error of sums of weights: that of exp((l − l₀)/T), whose argument is rounded twice, is within
 /// (3 + 4·|x|)·2⁻²³, at most 4·10⁻⁵ for x ≥ −86, and weights that count are larger; then come the sums.
 const SLACK: f64 = 5e-5;
 
-/// The tokens that may be drawn with the number `u`, one but where sums come near to a bound.
-pub(crate) fn tokens(settings: Settings, logits: &[f64], window: &[f64], u: f64) -> Vec<usize> {
+/// The tokens that may be drawn from a row with the number `u`, one but where sums come near to a bound.
+pub(crate) fn tokens(desc: &SampleDesc, logits: &[f64], window: &[f64], u: f64) -> Vec<usize> {
     let single = |x: f64| f64::from(x as f32);
     // Positive numbers stay positive and finite.
     let positive = |x: f64| single(x).clamp(f64::from(f32::MIN_POSITIVE), f64::from(f32::MAX));
-    let penalty = if settings.penalty > 0.0 { positive(settings.penalty) } else { 1.0 };
+    let penalty = desc.repetition.map(|repetition| repetition.penalty);
+    let penalty = penalty.filter(|&penalty| penalty > 0.0).map_or(1.0, positive);
     let penalised = |(token, &logit): (usize, &f64)| {
         let is_recent = window.contains(&(token as f64));
         let logit = match logit {
@@ -42,7 +33,7 @@ pub(crate) fn tokens(settings: Settings, logits: &[f64], window: &[f64], u: f64)
     // Stable, and no number is NaN.
     order.sort_by(|a, b| b.0.partial_cmp(&a.0).unwrap_or(std::cmp::Ordering::Equal));
     let first = order[0].0;
-    let is_greedy = settings.temperature <= 0.0 || settings.temperature.is_nan();
+    let is_greedy = desc.temperature <= 0.0 || desc.temperature.is_nan();
     if is_greedy || !first.is_finite() {
         // A penalised logit may be rounded either way, and so become another's equal.
         let near =
@@ -50,14 +41,14 @@ pub(crate) fn tokens(settings: Settings, logits: &[f64], window: &[f64], u: f64)
         let ties = near.map(|&(_, token)| token);
         return if penalty == 1.0 { vec![order[0].1] } else { ties.collect() };
     }
-    if settings.top_k > 0 {
-        order.truncate(settings.top_k);
+    if desc.top_k > 0 {
+        order.truncate(desc.top_k);
     }
-    let temperature = positive(settings.temperature);
+    let temperature = positive(desc.temperature);
     let weights: Vec<f64> = order.iter().map(|(logit, _)| ((logit - first) / temperature).exp()).collect();
     let all: f64 = weights.iter().sum();
-    let share = if settings.top_p.is_nan() { 1.0 } else { settings.top_p } * all;
-    let min_p = if settings.min_p.is_nan() { 0.0 } else { settings.min_p.min(1.0) };
+    let share = if desc.top_p.is_nan() { 1.0 } else { desc.top_p } * all;
+    let min_p = if desc.min_p.is_nan() { 0.0 } else { desc.min_p.min(1.0) };
     // How many are kept, with every bound a little lower and a little higher.
     let kept = |slack: f64| {
         let mut before = 0.0;
@@ -87,19 +78,17 @@ pub(crate) fn tokens(settings: Settings, logits: &[f64], window: &[f64], u: f64)
 }
 
 pub(super) fn expect_sample(desc: &SampleDesc, memory: &Bytes) -> Expected {
-    let &SampleDesc { rows, columns, temperature, top_k, top_p, min_p, .. } = desc;
+    let &SampleDesc { rows, columns, .. } = desc;
     let logits = memory.numbers(desc.logits, desc.dtype);
     let repetition = desc.repetition;
     let window = memory.optional(repetition.map(|repetition| repetition.window), DType::I32);
     let len = repetition.map_or(0, |repetition| repetition.len);
-    let penalty = repetition.map_or(1.0, |repetition| repetition.penalty);
-    let settings = Settings { temperature, top_k, top_p, min_p, penalty };
     let first = desc.offset.wrapping_add(memory.word_pair(desc.offset_ptr));
     let wants = (0..rows).map(|row| {
         let at = first.wrapping_add(row as u64);
         let number = random::uniforms(random::philox_block(desc.seed, at / 4))[(at % 4) as usize];
         let row_logits = &logits[row * columns..][..columns];
-        let possible = tokens(settings, row_logits, &window[row * len..][..len], f64::from(number));
+        let possible = tokens(desc, row_logits, &window[row * len..][..len], f64::from(number));
         Want::AnyOf(possible.into_iter().map(|token| Want::Exact(token as f64)).collect())
     });
     Expected::packed(desc.tokens, DType::I32, wants)

@@ -50,6 +50,30 @@ pub struct Lookup {
     pub count: usize,
 }
 
+/// A matrix of `rows × columns`, and where the result of its rows goes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are named as the arguments of the calls that they are for")]
+pub struct Rows {
+    #[serde(with = "dtype")]
+    pub dtype: DType,
+    pub src: Slot,
+    pub dst: Slot,
+    pub rows: usize,
+    pub columns: usize,
+}
+
+/// A tensor, the axis that an operation goes along, and where its result goes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the fields are named as the arguments of the calls that they are for")]
+pub struct Axis {
+    #[serde(with = "dtype")]
+    pub dtype: DType,
+    pub src: Slot,
+    pub dst: Slot,
+    pub shape: [usize; 3],
+    pub axis: usize,
+}
+
 /// One call, or one step of an asynchronous one. `nth` counts the reads that were begun and not yet finished.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "call", rename_all = "snake_case")]
@@ -183,20 +207,12 @@ pub enum Call {
     Reduce {
         #[serde(with = "reduce_op")]
         op: ReduceOp,
-        #[serde(with = "dtype")]
-        dtype: DType,
-        src: Slot,
-        dst: Slot,
-        shape: [usize; 3],
-        axis: usize,
+        #[serde(flatten)]
+        along: Axis,
     },
     Cumsum {
-        #[serde(with = "dtype")]
-        dtype: DType,
-        src: Slot,
-        dst: Slot,
-        shape: [usize; 3],
-        axis: usize,
+        #[serde(flatten)]
+        along: Axis,
         exclusive: bool,
         reverse: bool,
     },
@@ -242,12 +258,8 @@ pub enum Call {
     },
     /// The likeliest token of each row, by a temperature of 0 or by keeping one.
     Sample {
-        #[serde(with = "dtype")]
-        dtype: DType,
-        src: Slot,
-        dst: Slot,
-        rows: usize,
-        columns: usize,
+        #[serde(flatten)]
+        logits: Rows,
         cold: bool,
         /// Tokens whose logits are halved or doubled, whichever is less.
         window: Option<Slot>,
@@ -277,22 +289,11 @@ pub enum Call {
     },
     Dequantize {
         format: usize,
-        #[serde(with = "dtype")]
-        dtype: DType,
-        src: Slot,
-        dst: Slot,
-        rows: usize,
-        columns: usize,
+        #[serde(flatten)]
+        matrix: Rows,
         ld: usize,
     },
-    Permute {
-        #[serde(with = "dtype")]
-        dtype: DType,
-        src: Slot,
-        dst: Slot,
-        rows: usize,
-        columns: usize,
-    },
+    Permute(Rows),
     Slice {
         #[serde(with = "dtype")]
         dtype: DType,

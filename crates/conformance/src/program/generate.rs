@@ -34,19 +34,19 @@ impl Profile {
     /// Three threads.
     #[must_use]
     pub const fn threads() -> Self {
-        Self { threads: 3, calls: (5, 40), faults: false, budget: true }
+        Self { threads: 3, calls: (5, 40), ..Self::plain() }
     }
 
     /// One thread, and faults between its calls.
     #[must_use]
     pub const fn faults() -> Self {
-        Self { threads: 1, calls: (5, 40), faults: true, budget: true }
+        Self { calls: (5, 40), faults: true, ..Self::plain() }
     }
 
     /// Four threads that are never refused anything.
     #[must_use]
     pub const fn soak() -> Self {
-        Self { threads: 4, calls: (40, 60), faults: false, budget: false }
+        Self { threads: 4, calls: (40, 60), budget: false, ..Self::plain() }
     }
 }
 

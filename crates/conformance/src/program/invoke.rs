@@ -9,7 +9,7 @@ use backend_api::desc::{
 use backend_api::{Activation, BackendResult, BackendTranspose, BinaryOp, ComputeBackend, DType};
 
 use super::call::QUANT_FORMATS;
-use super::{Call, Lookup, Slot};
+use super::{Axis, Call, Lookup, Rows, Slot};
 use crate::rng::Rng;
 
 /// What a call returned.
@@ -111,10 +111,10 @@ fn compute(call: &Call, backend: &dyn ComputeBackend, ptr: &dyn Fn(Slot) -> u64)
             let [input, output] = [src, dst].map(|slot| tensor(ptr(slot), dtype, &one));
             backend.affine(&AffineDesc::new(input, output, scale as f64, bias as f64))
         }
-        Call::Reduce { op, dtype, src, dst, shape, axis } => {
+        Call::Reduce { op, along: Axis { dtype, src, dst, shape, axis } } => {
             backend.reduce_ext(&ReduceDesc::new(op, tensor(ptr(src), dtype, &shape), &[axis], ptr(dst)))
         }
-        Call::Cumsum { dtype, src, dst, shape, axis, exclusive, reverse } => {
+        Call::Cumsum { along: Axis { dtype, src, dst, shape, axis }, exclusive, reverse } => {
             let mut desc = CumSumDesc::along(dtype, ptr(src), ptr(dst), &shape, axis)?;
             (desc.exclusive, desc.reverse) = (exclusive, reverse);
             backend.cumsum(&desc)
@@ -144,7 +144,7 @@ fn compute(call: &Call, backend: &dyn ComputeBackend, ptr: &dyn Fn(Slot) -> u64)
             (desc.values, desc.largest) = (values.map(ptr), largest);
             backend.top_k(&desc)
         }
-        Call::Sample { dtype, src, dst, rows, columns, cold, window, len } => {
+        Call::Sample { logits: Rows { dtype, src, dst, rows, columns }, cold, window, len } => {
             let desc = SampleDesc::new(dtype, ptr(src), ptr(dst), rows, columns, 0);
             let mut desc = if cold { desc.with_temperature(0.0) } else { desc.with_top_k(1) };
             let repetition = |slot| RepetitionPenalty { window: ptr(slot), len, penalty: 2.0 };
@@ -154,7 +154,7 @@ fn compute(call: &Call, backend: &dyn ComputeBackend, ptr: &dyn Fn(Slot) -> u64)
         Call::QuantMatmul { .. } | Call::QuantGather { .. } | Call::Dequantize { .. } => {
             quantised(call, backend, ptr)
         }
-        Call::Permute { dtype, src, dst, rows, columns } => {
+        Call::Permute(Rows { dtype, src, dst, rows, columns }) => {
             let (from, to) = ([rows, columns], [columns, rows]);
             let (from, to) = (tensor(ptr(src), dtype, &from), tensor(ptr(dst), dtype, &to));
             backend.permute(&PermuteDesc::new(from, to, &[1, 0]))
@@ -202,7 +202,7 @@ fn quantised(call: &Call, backend: &dyn ComputeBackend, ptr: &dyn Fn(Slot) -> u6
             let table = matrix(table, format, rows, columns);
             backend.quant_gather(&QuantGatherDesc::new(dtype, table, ptr(indices), ptr(dst), count))
         }
-        Call::Dequantize { format, dtype, src, dst, rows, columns, ld } => {
+        Call::Dequantize { format, matrix: Rows { dtype, src, dst, rows, columns }, ld } => {
             let output = Matrix::new(ptr(dst), dtype, ld);
             backend.dequantize(&DequantizeDesc::new(matrix(src, format, rows, columns), output))
         }

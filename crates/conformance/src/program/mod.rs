@@ -17,7 +17,7 @@ mod run;
 mod shrink;
 mod text;
 
-pub use call::{Call, Lookup, Slot};
+pub use call::{Axis, Call, Lookup, Rows, Slot};
 pub use generate::{Profile, generate};
 pub use model::Model;
 pub use run::{Findings, Plain, Target, run};

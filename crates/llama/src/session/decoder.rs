@@ -39,11 +39,11 @@ pub(super) struct Decoder {
 
 /// What a graph was captured for.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Key {
-    pub(super) slot: usize,
-    pub(super) slots: usize,
-    pub(super) keys: usize,
-    pub(super) choice: Choice,
+struct Key {
+    slot: usize,
+    slots: usize,
+    keys: usize,
+    choice: Choice,
 }
 
 /// What the mask of a window is made of.
@@ -74,15 +74,20 @@ impl Session {
         if let Some(decoder) = self.decoder.take().filter(|decoder| decoder.key == key) {
             return Ok(decoder);
         }
-        let mut decoder = self.prepared(key)?;
+        let mut decoder = self.prepared(slot, slots, keys, choice)?;
         decoder.graph =
             Some(Graph::capture(self.model.backend(), |recorded| decoder.record_on(self, recorded))?);
         Ok(decoder)
     }
 
     /// A decoder whose step isn't captured.
-    pub(super) fn prepared(&self, key: Key) -> BackendResult<Decoder> {
-        let Key { slot, slots, keys, choice } = key;
+    pub(super) fn prepared(
+        &self,
+        slot: usize,
+        slots: usize,
+        keys: usize,
+        choice: Choice,
+    ) -> BackendResult<Decoder> {
         let page = keys.saturating_sub(1) / PAGE;
         let (model, backend, config) = (&self.model, self.model.backend(), self.model.config());
         // With one sequence, only a page of the cache is searched for the place of the new keys.
@@ -109,7 +114,7 @@ impl Session {
         activations.positions = counter(0)?;
         activations.ids = chosen.view(0, bytes)?;
         Ok(Decoder {
-            key,
+            key: Key { slot, slots, keys, choice },
             graph: None,
             activations,
             decode: Decode {

@@ -5,7 +5,7 @@ use backend_api::owned::Buffer;
 use backend_api::{BackendError, BackendResult, ComputeBackend, DType, ErrorKind};
 
 use super::chooser::{Choice, Chosen};
-use super::decoder::{Key, PAGE};
+use super::decoder::PAGE;
 use super::{Ends, Input, Session, passes};
 use crate::cache::{Placement, Run};
 use crate::layer::Pass;
@@ -74,7 +74,7 @@ impl Session {
     }
 
     fn plan_step(&self, planner: &dyn ComputeBackend, keys: usize, sampling: &Sampling) -> BackendResult<()> {
-        let step = self.prepared(Key { slot: 0, slots: 1, keys, choice: Choice::of(sampling) })?;
+        let step = self.prepared(0, 1, keys, Choice::of(sampling))?;
         step.record_on(self, planner)
     }
 

@@ -4,8 +4,9 @@ use llama::{
     ChatPrompt, ChatTemplate, Generation, Message, Pace, Progress, Result, Sampler, Sampling, Session,
     TextStream, Tokenizer,
 };
+use serde::Serialize;
 
-use crate::report::{self, Begun, Next, Options};
+use crate::request::{self, Options};
 
 /// Tokens of messages whose kernels are compiled ahead, of which a generation takes 128 at a time. One is left where a message
 /// comes again.
@@ -26,6 +27,29 @@ struct Answer {
     pace: Pace,
 }
 
+/// A prompt whose answer begins, for a page.
+#[derive(Debug, Serialize)]
+pub(crate) struct Begun {
+    /// Its tokens.
+    prompt: usize,
+    /// Of these, the ones that the caches have from before.
+    known: usize,
+    /// Messages that there was no room for.
+    forgotten: usize,
+}
+
+/// The next part of an answer, for a page.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Next {
+    /// Tokens of the prompt in the caches, as long as there are more.
+    read: Option<usize>,
+    text: String,
+    /// How many tokens it is.
+    tokens: usize,
+    /// `"End"` by the model, `"Count"`, `"Context"`.
+    ended: Option<String>,
+}
+
 impl Chat {
     pub(crate) fn new(session: Session, tokenizer: Tokenizer, template: Option<ChatTemplate>) -> Self {
         Self { session, tokenizer, template, answer: None }
@@ -37,7 +61,7 @@ impl Chat {
         self.session.warm_up_async(&[], &Sampling::greedy()).await
     }
 
-    pub(crate) fn begin(&mut self, messages: Vec<report::Message>, options: &Options) -> Result<Begun> {
+    pub(crate) fn begin(&mut self, messages: Vec<request::Message>, options: &Options) -> Result<Begun> {
         let messages: Vec<Message> =
             messages.into_iter().map(|message| Message::new(message.role, message.content)).collect();
         let (template, context) = (self.template.as_ref(), self.session.context());

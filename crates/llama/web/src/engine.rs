@@ -6,16 +6,38 @@ use backend_api::BackendError;
 use js_sys::{ArrayBuffer, WebAssembly};
 use llama::gguf::{Index, Source, Value};
 use llama::{ChatTemplate, Error, Model, Precision, Result, Session, SessionOptions, Tokenizer};
+use serde::Serialize;
 use wasm_bindgen::JsCast;
 use web_page::Device;
 
 use crate::chat::Chat;
-use crate::report::{self, Memory};
 
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) device: Device,
     chat: Option<Chat>,
+}
+
+/// The model that was loaded, for a page.
+#[derive(Debug, Serialize)]
+pub(crate) struct Loaded {
+    /// What the file calls it.
+    name: String,
+    architecture: &'static str,
+    parameters: u64,
+    /// Of all tensors in the file.
+    bytes: u64,
+    /// Tokens that are remembered.
+    context: usize,
+    /// Whether the file says how a chat is written; else texts are gone on with.
+    chats: bool,
+}
+
+/// Bytes in use, for a page.
+#[derive(Debug, Serialize)]
+pub(crate) struct Memory {
+    device: usize,
+    module: u32,
 }
 
 impl Engine {
@@ -34,7 +56,7 @@ impl Engine {
         file: &impl Source,
         context: usize,
         progress: impl FnMut(u64, u64),
-    ) -> Result<report::Model> {
+    ) -> Result<Loaded> {
         // There may not be room for both.
         self.chat = None;
         let index = Index::read(file).await?;
@@ -43,7 +65,7 @@ impl Engine {
         let model = Model::load_from(&self.device.backend, file, &index, Precision::F32, progress).await?;
         let context = context.min(model.config().context_length);
         let name = index.metadata().get("general.name").and_then(Value::text).unwrap_or_default();
-        let report = report::Model {
+        let loaded = Loaded {
             name: name.to_owned(),
             architecture: model.config().architecture.name(),
             parameters: index.parameters(),
@@ -61,7 +83,7 @@ impl Engine {
         let model = Arc::new(model);
         let session = Session::new(&model, SessionOptions::new(context))?;
         self.chat = Some(Chat::new(session, tokenizer, template));
-        Ok(report)
+        Ok(loaded)
     }
 
     pub(crate) fn chat(&mut self) -> Result<&mut Chat> {

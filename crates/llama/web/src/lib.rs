@@ -7,7 +7,7 @@ mod blob;
 mod chat;
 mod engine;
 mod error;
-mod report;
+mod request;
 
 use js_sys::{Error, Function};
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -45,8 +45,8 @@ impl Engine {
     /// and `tokens`, the most of the answer. Returns JSON: `prompt` tokens, `known` of them from before, messages
     /// `forgotten` for lack of room.
     pub fn begin(&mut self, messages: String, options: String) -> Result<String, Error> {
-        let messages: Vec<report::Message> = parsed(&messages)?;
-        let options: report::Options = parsed(&options)?;
+        let messages: Vec<request::Message> = parsed(&messages)?;
+        let options: request::Options = parsed(&options)?;
         let chat = self.0.chat().map_err(|error| thrown(&error))?;
         json(&chat.begin(messages, &options).map_err(|error| thrown(&error))?)
     }

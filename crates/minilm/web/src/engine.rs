@@ -2,10 +2,9 @@
 
 use backend_api::{BackendError, DType};
 use minilm::{Batch, Encoder, Error, MAX_TOKENS, Model, Result, Tokenizer, split};
+use serde::Serialize;
 use web_page::Device;
 use web_time::Instant;
-
-use crate::ranking::{Hit, Ranking};
 
 /// Texts that are run together. Few, so that the page hears of progress and the device is shared with its
 /// drawing.
@@ -18,6 +17,27 @@ const STEP: usize = 2 * BATCH;
 pub(crate) struct Engine {
     pub(crate) device: Device,
     encoder: Option<Encoder>,
+}
+
+/// The answer to a query, for a page.
+#[derive(Debug, Serialize)]
+pub(crate) struct Ranking {
+    /// Best first.
+    results: Vec<Hit>,
+    passages: usize,
+    /// Tokens of all passages.
+    tokens: usize,
+    query_milliseconds: f64,
+    embed_milliseconds: f64,
+}
+
+/// A passage that was found.
+#[derive(Debug, Serialize)]
+struct Hit {
+    /// Cosine similarity to the query.
+    score: f32,
+    line: usize,
+    text: String,
 }
 
 impl Engine {

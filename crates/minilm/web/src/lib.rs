@@ -5,7 +5,6 @@
 
 mod engine;
 mod error;
-mod ranking;
 
 use js_sys::{Error, Function};
 use minilm::Tokenizer;

@@ -114,12 +114,10 @@ fn spreads<const N: usize>(
         let to = if let Some(wanted) = wanted {
             more += wanted.saturating_sub(full);
             let cut = full.saturating_sub(wanted);
-            slide.before = if mode == "SAME_UPPER" { cut / 2 } else { cut.div_ceil(2) };
-            slide.after = cut - slide.before;
+            slide = slide.padded(cut, mode != "SAME_UPPER");
             wanted
         } else {
-            let cut = slide.before + slide.after;
-            full.checked_sub(cut).ok_or_else(|| Error::invalid("pads cut more than there is"))?
+            full.checked_sub(slide.padding()).ok_or_else(|| Error::invalid("pads cut more than there is"))?
         };
         spreads[axis] = Spread { slide, more, to };
     }

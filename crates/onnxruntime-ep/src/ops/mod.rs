@@ -79,9 +79,9 @@ pub(crate) type Run = fn(&Call<'_>) -> Result<Vec<Tensor>>;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operator {
     /// Its domain, empty for ONNX's own.
-    pub(crate) domain: &'static str,
+    domain: &'static str,
     /// Its name.
-    pub(crate) name: &'static str,
+    name: &'static str,
     /// Element types of the first input.
     pub(crate) kinds: Kinds,
     /// What else must hold.

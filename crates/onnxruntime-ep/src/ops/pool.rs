@@ -122,9 +122,7 @@ fn local_response(call: &Call<'_>) -> Result<Vec<Tensor>> {
     let (d, node, x) = (call.device(), call.node, call.input(0)?);
     let (batch, depth) = channels(x)?;
     let size = extent(node.int("size", 1))?;
-    let missing = || Error::invalid("a window of no channels");
-    let before = size.checked_sub(1).ok_or_else(missing)? / 2;
-    let along = Slide { size, before, after: size - 1 - before, ..Slide::STILL };
+    let along = Slide::around_each(size).ok_or_else(|| Error::invalid("a window of no channels"))?;
     let width = x.shape.iter().skip(2).product();
     let image = ImageShape { batch, channels: 1, height: depth, width };
     let squares = d.unary(UnaryOp::Square, &d.convert(x, Kind::F32)?)?;

@@ -11,16 +11,34 @@ use crate::tensor::Tensor;
 /// How a window moves along an axis.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slide {
-    pub(super) size: usize,
+    size: usize,
     pub(super) stride: usize,
     pub(super) dilation: usize,
     pub(super) before: usize,
-    pub(super) after: usize,
+    after: usize,
 }
 
 impl Slide {
     /// A window of one element at each place.
     pub(super) const STILL: Self = Self { size: 1, stride: 1, dilation: 1, before: 0, after: 0 };
+
+    /// A window of neighbours around each element, with padding for the first and the last ones; `None` for a window of
+    /// no elements.
+    pub(super) fn around_each(size: usize) -> Option<Self> {
+        let padding = size.checked_sub(1)?;
+        Some(Self { size, ..Self::STILL }.padded(padding, false))
+    }
+
+    /// The window with other padding, half of it on each side, an odd element before the image or behind it.
+    pub(super) fn padded(self, padding: usize, odd_before: bool) -> Self {
+        let before = if odd_before { padding.div_ceil(2) } else { padding / 2 };
+        Self { before, after: padding - before, ..self }
+    }
+
+    /// Elements of padding on both sides.
+    pub(super) const fn padding(&self) -> usize {
+        self.before + self.after
+    }
 
     /// Elements from the first to the last one of the window.
     pub(super) fn span(&self) -> usize {
@@ -155,8 +173,7 @@ pub(super) fn slides<const N: usize>(
     for (slide, from) in slides.iter_mut().zip(from) {
         let to = from.div_ceil(slide.stride.max(1));
         let all = (to.saturating_sub(1) * slide.stride + slide.span()).saturating_sub(from);
-        slide.before = (all + usize::from(mode == "SAME_LOWER")) / 2;
-        slide.after = all - slide.before;
+        *slide = slide.padded(all, mode == "SAME_LOWER");
     }
     Ok(slides)
 }

@@ -2,7 +2,7 @@
 
 use backend_api::{BinaryOp, CompareOp, DType, ReduceOp, ScatterOp, UnaryOp};
 
-use super::super::{Call, Lookup, Slot};
+use super::super::{Axis, Call, Lookup, Rows, Slot};
 use super::Author;
 
 impl Author {
@@ -73,13 +73,13 @@ impl Author {
                 ];
                 let elements = self.fitting(&[(a, dtype)]);
                 let (op, shape, axis) = (self.rng.pick(&ops), self.shape(elements), self.rng.below(3));
-                Call::Reduce { op, dtype, src: a, dst, shape, axis }
+                Call::Reduce { op, along: Axis { dtype, src: a, dst, shape, axis } }
             }
             12 => {
                 let elements = self.fitting(&[(a, dtype), (dst, dtype)]);
                 let (shape, axis) = (self.shape(elements), self.rng.below(3));
                 let (exclusive, reverse) = (self.rng.one_in(2), self.rng.one_in(2));
-                Call::Cumsum { dtype, src: a, dst, shape, axis, exclusive, reverse }
+                Call::Cumsum { along: Axis { dtype, src: a, dst, shape, axis }, exclusive, reverse }
             }
             13 | 14 => {
                 let [m, n, k] = std::array::from_fn(|_| 1 + self.rng.below(9));
@@ -155,7 +155,7 @@ impl Author {
         match self.rng.below(4) {
             0 => {
                 let rows = 1 + self.rng.below(40);
-                Call::Permute { dtype, src: a, dst, rows, columns: n / rows }
+                Call::Permute(Rows { dtype, src: a, dst, rows, columns: n / rows })
             }
             1 => {
                 let (start, step) = (self.rng.below(3), 1 + self.rng.below(3));

@@ -2,8 +2,8 @@
 
 use backend_api::DType;
 
-use super::super::Lookup;
 use super::super::call::QUANT_FORMATS;
+use super::super::{Lookup, Rows};
 use super::{Author, Call, Slot};
 
 impl Author {
@@ -29,7 +29,7 @@ impl Author {
             0 => {
                 let ld = columns + self.rng.below(3);
                 self.dtypes.insert(dst, dtype);
-                Call::Dequantize { format, dtype, src: matrix, dst, rows, columns, ld }
+                Call::Dequantize { format, matrix: Rows { dtype, src: matrix, dst, rows, columns }, ld }
             }
             1 => {
                 let indices = if self.rng.one_in(4) { a } else { Slot(Slot::SHARED + 1) };
@@ -72,7 +72,8 @@ impl Author {
             let most = window.and_then(|window| self.len(window)).unwrap_or(0) / (4 * rows.max(1));
             let (cold, len) = (self.rng.one_in(2), self.rng.below(most + 1));
             self.dtypes.insert(dst, DType::I32);
-            return Call::Sample { dtype, src, dst, rows, columns, cold, window, len };
+            let logits = Rows { dtype, src, dst, rows, columns };
+            return Call::Sample { logits, cold, window, len };
         }
         let values = if self.rng.one_in(3) { Some(self.own()) } else { None };
         let most = self.fitting(&[(dst, DType::I32)]) / rows.max(1);
@@ -110,12 +111,14 @@ mod tests {
                 }
                 let (kind, dst, bytes) = match call {
                     Call::TopK { dst, rows, k, .. } => ("top_k", dst, 4 * rows * k),
-                    Call::Sample { dst, rows, .. } => ("sample", dst, 4 * rows),
+                    Call::Sample { logits: Rows { dst, rows, .. }, .. } => ("sample", dst, 4 * rows),
                     Call::QuantMatmul { to, c, m, n, .. } => ("quant_matmul", c, to.size() * m * n),
                     Call::QuantGather { lookup: Lookup { dtype, dst, columns, count, .. }, .. } => {
                         ("quant_gather", dst, dtype.size() * columns * count)
                     }
-                    Call::Dequantize { dtype, dst, rows, .. } => ("dequantize", dst, dtype.size() * rows),
+                    Call::Dequantize { matrix: Rows { dtype, dst, rows, .. }, .. } => {
+                        ("dequantize", dst, dtype.size() * rows)
+                    }
                     _ => continue,
                 };
                 if bytes > 0 {

@@ -10,8 +10,8 @@ use serde::Serialize;
 use crate::args::ChatArgs;
 use crate::input::{self, Lines};
 use crate::loaded::{self, Loaded, Ready};
-use crate::report::{self, About, Speed};
-use crate::run::stream;
+use crate::report::{self, About};
+use crate::run::{Speed, stream};
 use crate::sampling::SamplingArgs;
 use crate::text;
 

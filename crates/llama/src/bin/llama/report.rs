@@ -54,31 +54,6 @@ impl About {
     }
 }
 
-/// Of a prompt and of the tokens that follow it.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Speed {
-    pub(crate) prompt_tokens: usize,
-    /// Until the first token was there.
-    pub(crate) prompt_seconds: f64,
-    pub(crate) tokens: usize,
-    pub(crate) seconds: f64,
-}
-
-impl Speed {
-    pub(crate) fn line(&self) -> String {
-        let rate = |tokens: usize, seconds: f64| tokens as f64 / seconds.max(1e-9);
-        format!(
-            "{} of the prompt in {:.2} s ({:.1} tokens/s), {} in {:.2} s ({:.1} tokens/s)",
-            count(self.prompt_tokens, "token"),
-            self.prompt_seconds,
-            rate(self.prompt_tokens, self.prompt_seconds),
-            count(self.tokens, "token"),
-            self.seconds,
-            rate(self.tokens, self.seconds),
-        )
-    }
-}
-
 /// A number with what it counts, as "1 token" and "2 tokens".
 pub(crate) fn count(number: usize, of: &str) -> String {
     let ending = if number == 1 { "" } else { "s" };

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::args::RunArgs;
 use crate::input;
 use crate::loaded::{self, Loaded, Ready};
-use crate::report::{self, About, Speed};
+use crate::report::{self, About};
 use crate::sampling::SamplingArgs;
 use crate::text;
 
@@ -28,6 +28,31 @@ struct Report {
     seed: u64,
     #[serde(flatten)]
     speed: Speed,
+}
+
+/// The speed of a prompt and of the tokens that follow it.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Speed {
+    prompt_tokens: usize,
+    /// Until the first token was there.
+    prompt_seconds: f64,
+    tokens: usize,
+    seconds: f64,
+}
+
+impl Speed {
+    fn line(&self) -> String {
+        let rate = |tokens: usize, seconds: f64| tokens as f64 / seconds.max(1e-9);
+        format!(
+            "{} of the prompt in {:.2} s ({:.1} tokens/s), {} in {:.2} s ({:.1} tokens/s)",
+            report::count(self.prompt_tokens, "token"),
+            self.prompt_seconds,
+            rate(self.prompt_tokens, self.prompt_seconds),
+            report::count(self.tokens, "token"),
+            self.seconds,
+            rate(self.tokens, self.seconds),
+        )
+    }
 }
 
 /// A text that went on.

@@ -1,8 +1,10 @@
 //! What the command prints, as text or as JSON.
 
 use std::fmt::Write;
+use std::path::Path;
 
 use backend_api::DeviceInfo;
+use minilm::{Encoder, ModelDir, Passage};
 use serde::Serialize;
 
 /// Characters of a passage that the text form shows.
@@ -11,20 +13,20 @@ const EXCERPT: usize = 240;
 /// The answer to a question and how it was found.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
-    pub(crate) query: String,
+    query: String,
     /// The backend's name in the registry.
-    pub(crate) backend: String,
-    pub(crate) device: Device,
-    pub(crate) reason: String,
-    pub(crate) model: String,
-    pub(crate) timings: Timings,
+    backend: String,
+    device: Device,
+    reason: String,
+    model: String,
+    timings: Timings,
     /// Best first.
-    pub(crate) results: Vec<Hit>,
+    results: Vec<Hit>,
 }
 
 /// A [`DeviceInfo`] for JSON.
 #[derive(Debug, Serialize)]
-pub(crate) struct Device {
+struct Device {
     selector: String,
     name: String,
     api: String,
@@ -35,24 +37,48 @@ pub(crate) struct Device {
 /// Wall-clock times, and the speed of embedding the passages.
 #[derive(Debug, Serialize)]
 pub(crate) struct Timings {
-    pub(crate) open_seconds: f64,
-    pub(crate) load_seconds: f64,
-    pub(crate) query_seconds: f64,
-    pub(crate) embed_seconds: f64,
-    pub(crate) passages: usize,
-    pub(crate) tokens: usize,
-    pub(crate) passages_per_second: f64,
-    pub(crate) tokens_per_second: f64,
+    open_seconds: f64,
+    load_seconds: f64,
+    query_seconds: f64,
+    embed_seconds: f64,
+    passages: usize,
+    tokens: usize,
+    passages_per_second: f64,
+    tokens_per_second: f64,
 }
 
 /// A passage that was found.
 #[derive(Debug, Serialize)]
 pub(crate) struct Hit {
     /// Cosine similarity to the question.
-    pub(crate) score: f32,
-    pub(crate) file: String,
-    pub(crate) line: usize,
-    pub(crate) text: String,
+    score: f32,
+    file: String,
+    line: usize,
+    text: String,
+}
+
+impl Timings {
+    /// Timings from the seconds that it took to open the backend, load the model, embed the query and embed the passages,
+    /// from the number of passages and from that of their tokens.
+    pub(crate) fn new(seconds: [f64; 4], passages: usize, tokens: usize) -> Self {
+        let [open_seconds, load_seconds, query_seconds, embed_seconds] = seconds;
+        Self {
+            open_seconds,
+            load_seconds,
+            query_seconds,
+            embed_seconds,
+            passages,
+            tokens,
+            passages_per_second: passages as f64 / embed_seconds,
+            tokens_per_second: tokens as f64 / embed_seconds,
+        }
+    }
+}
+
+impl Hit {
+    pub(crate) fn new(score: f32, file: &Path, passage: &Passage) -> Self {
+        Self { score, file: file.display().to_string(), line: passage.line, text: passage.text.clone() }
+    }
 }
 
 impl From<DeviceInfo> for Device {
@@ -75,6 +101,26 @@ impl Device {
 }
 
 impl Report {
+    /// The answer of a model on a device that was chosen for a reason, best hits first.
+    pub(crate) fn new(
+        query: &str,
+        model: &ModelDir,
+        encoder: &Encoder,
+        (device, reason): (DeviceInfo, String),
+        timings: Timings,
+        results: Vec<Hit>,
+    ) -> Self {
+        Self {
+            query: query.to_owned(),
+            backend: encoder.model().backend().name().to_owned(),
+            device: device.into(),
+            reason,
+            model: model.path().display().to_string(),
+            timings,
+            results,
+        }
+    }
+
     pub(crate) fn json(&self) -> serde_json::Result<String> {
         document(self)
     }

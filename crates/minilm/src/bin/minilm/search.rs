@@ -29,29 +29,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<Report> {
         timed(|| encoder.encode(&[query], |_| ()).context("can't embed the query"))?;
     let (embeddings, embed_seconds) = timed(|| embed(&encoder, &texts))?;
 
+    let timings = Timings::new(
+        [open_seconds, load_seconds, query_seconds, embed_seconds],
+        texts.len(),
+        embeddings.tokens(),
+    );
     let nearest = question.iter().next().map(|vector| embeddings.nearest(vector, args.top));
-    Ok(Report {
-        query: query.to_owned(),
-        backend: encoder.model().backend().name().to_owned(),
-        device: selection.device.into(),
-        reason: selection.reason,
-        model: model.path().display().to_string(),
-        timings: Timings {
-            open_seconds,
-            load_seconds,
-            query_seconds,
-            embed_seconds,
-            passages: texts.len(),
-            tokens: embeddings.tokens(),
-            passages_per_second: texts.len() as f64 / embed_seconds,
-            tokens_per_second: embeddings.tokens() as f64 / embed_seconds,
-        },
-        results: nearest
-            .unwrap_or_default()
-            .into_iter()
-            .filter_map(|(index, score)| passages.get(index).map(|passage| hit(score, passage)))
-            .collect(),
-    })
+    let results = nearest
+        .unwrap_or_default()
+        .into_iter()
+        .filter_map(|(i, score)| passages.get(i).map(|(file, passage)| Hit::new(score, file, passage)))
+        .collect();
+    Ok(Report::new(query, &model, &encoder, (selection.device, selection.reason), timings, results))
 }
 
 fn load(model: &ModelDir, backend: Box<dyn ComputeBackend>, half: bool) -> anyhow::Result<Encoder> {
@@ -71,10 +60,6 @@ fn embed(encoder: &Encoder, texts: &[&str]) -> anyhow::Result<Embeddings> {
         encoder.encode(texts, |done| bar.set_position(done as u64)).context("can't embed the passages")?;
     bar.finish_and_clear();
     Ok(embeddings)
-}
-
-fn hit(score: f32, (file, passage): &(&Path, Passage)) -> Hit {
-    Hit { score, file: file.display().to_string(), line: passage.line, text: passage.text.clone() }
 }
 
 /// The result of `work` and the seconds it took.

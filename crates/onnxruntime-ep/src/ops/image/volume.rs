@@ -23,8 +23,8 @@ pub(super) fn convolution(
     let (from, size) = (spatial::<3>(x)?, spatial::<3>(filter)?);
     let [deep, down, across] = slides(call, size, from)?;
     let places = deep.places(from[0], false)?;
-    let (planes, area) = (from[0] + deep.before + deep.after, from[1] * from[2]);
-    let padded = if deep.before + deep.after == 0 {
+    let (planes, area) = (from[0] + deep.padding(), from[1] * from[2]);
+    let padded = if deep.padding() == 0 {
         x.clone()
     } else {
         d.pad(x, &[batch, depth, planes, from[1], from[2]], &[0, 0, deep.before, 0, 0], 0.0)?
@@ -63,7 +63,7 @@ pub(super) fn transposed(call: &Call<'_>, x: &Tensor, filter: &Tensor, groups: u
     let parts = of_spread_images(call, &images, &planes, groups, None, [from[1], from[2]], [down, across])?;
     let area = down.to * across.to;
     // Everything that is reached, before what the padding cuts.
-    let whole = deep.to + deep.slide.before + deep.slide.after;
+    let whole = deep.to + deep.slide.padding();
     let (start, stride) = match call.optional(2) {
         Some(bias) if bias.count() == filters => (bias.clone(), 1),
         Some(bias) => return Err(Error::invalid(format!("a bias {:?} for {filters} channels", bias.shape))),
