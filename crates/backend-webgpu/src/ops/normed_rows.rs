@@ -13,8 +13,8 @@ use crate::recorder::Window;
 /// A launch that normalises rows by their root mean square, as they are: all rows of a call, or its last ones.
 #[derive(Debug)]
 pub(super) struct NormedRows {
-    pub(super) rows: usize,
-    pub(super) columns: usize,
+    /// The number of rows, and of the columns of each.
+    pub(super) size: [usize; 2],
     pub(super) shape: Shape,
     /// The input, whether it is the output, and a weight if there is one.
     pub(super) x: Window,
@@ -36,7 +36,7 @@ impl NormedRows {
     /// Whether a norm has neither a mean, a residual nor a second output, and rows and weights of f32.
     pub(super) fn is_plain(role: Role, shape: Shape) -> bool {
         let has_rows_alone = !role.centred && role.residual == Place::Absent && !role.summed;
-        has_rows_alone && !shape.channels && [shape.dtype, shape.weight_dtype] == [DType::F32; 2]
+        has_rows_alone && !shape.channels && [shape.types.x, shape.types.weight] == [DType::F32; 2]
     }
 
     /// Has the launch also add what it makes to `sums`, the memory of as many rows.
@@ -70,8 +70,9 @@ pub(super) fn add_with_norm(
     let Some(made) = ctx.made_before() else { return Ok(false) };
     let Some(rows) = made.downcast_ref::<NormedRows>() else { return Ok(false) };
     let [Some(a), Some(b), Some(output)] = ctx.resolve(op, operands)? else { return Ok(false) };
-    let is_f32 = [desc.output.dtype, rows.shape.output_dtype] == [DType::F32; 2];
-    let bytes = rows.rows.saturating_mul(rows.columns).saturating_mul(DType::F32.size());
+    let is_f32 = [desc.output.dtype, rows.shape.types.y] == [DType::F32; 2];
+    let [count, columns] = rows.size;
+    let bytes = count.saturating_mul(columns).saturating_mul(DType::F32.size());
     let is = |slice: &DeviceSlice, other: &DeviceSlice| slice.region() == other.region();
     let others = if is(&a, &output) { &b } else { &a };
     let in_place = is(&a, &output) || is(&b, &output);
