@@ -8,7 +8,7 @@ use super::append::AppendParams;
 use super::cooperative::is_faster_than_many_rows;
 use super::formats::{fragment_libs, has_half_blocks, kinds};
 use super::kernel::{Appended, Signature};
-use super::operands::{Operands, Params, strides_of_a};
+use super::operands::{Operands, Params, ProductOperands, strides_of_a};
 use super::planes::is_bindable;
 use super::self_test::check_product;
 use super::skinny_time;
@@ -280,7 +280,8 @@ impl Tile {
         if cfg!(target_family = "wasm") || !(gpu.cooperative_matrices && gpu.takes_spirv) {
             return None;
         }
-        let width = VecWidth::fitting(desc.a.dtype, &[&operands.a, &operands.norm], &strides_of_a(desc));
+        let width =
+            VecWidth::fitting(desc.a.dtype, &[&operands.product.a, &operands.norm], &strides_of_a(desc));
         let normed = desc.norm.is_some();
         let QuantMatrix { format, .. } = desc.b;
         let tile = Self::choose(desc.m, &desc.b, normed, ctx.profile().compute_units);
@@ -302,7 +303,7 @@ impl Tile {
 
     /// Whether it takes less time than the kernels for many rows, of which those of matrices divide operands that can't be bound.
     fn beats_many_rows(self, ctx: &OpContext, desc: &QuantMatmulDesc, operands: &Operands) -> bool {
-        let bound = [&operands.a, &operands.c, &operands.residual];
+        let bound = [&operands.product.a, &operands.product.c, &operands.residual];
         if !bound.into_iter().all(Window::is_bindable) {
             return false;
         }
@@ -380,7 +381,7 @@ impl Tile {
             |test, desc, windows, planes| {
                 let params = Params::new(OP, desc, windows, planes, n, self.tile(false))?;
                 let [quants, high, scales, extra] = planes.windows();
-                let Operands { a, bias, residual, c, .. } = windows;
+                let Operands { product: ProductOperands { a, bias, c }, residual, .. } = windows;
                 let bound = [quants, high, scales, extra, a, bias, residual, c];
                 test.launch(variant, &bound, &params, linear_grid(OP, params.product.tiles as usize)?)
             },
@@ -556,13 +557,13 @@ mod tests {
             let windows =
                 Operands::alone(&ctx, test.halves(&vec![1; m * k]).unwrap(), ctx.output(&c, DType::F32));
             let stored = Stored { layout: &layout, slice: Some(&b) };
-            let planes = Planes::new(&ctx, OP, stored, (0, n), &windows.c).unwrap();
+            let planes = Planes::new(&ctx, OP, stored, (0, n), &windows.product.c).unwrap();
             let matrix = |dtype, ld| Matrix::new(0, dtype, ld);
             let b = QuantMatrix::new(0, format, n, k);
             let desc = QuantMatmulDesc::new(m, matrix(DType::F16, k), b, matrix(DType::F32, n));
             let params = Params::new(OP, &desc, &windows, &planes, n, tile.tile(false)).unwrap();
             let [quants, high, scales, extra] = planes.windows();
-            let Operands { a, bias, residual, c: to, .. } = &windows;
+            let Operands { product: ProductOperands { a, bias, c: to }, residual, .. } = &windows;
             let bound = [quants, high, scales, extra, a, bias, residual, to];
             let grid = linear_grid(OP, params.product.tiles as usize).unwrap();
             test.launch(&tile.plain(format), &bound, &params, grid).unwrap();
