@@ -6,19 +6,11 @@ use backend_api::support::{ConvGather, checked_product};
 use backend_api::{BackendResult, DType};
 
 use super::Job;
-use super::nchw_to_nhwc::{EIGHT, scratch_of_eights};
+use super::nchw_to_nhwc::{EIGHT, eight_copies, scratch_of_eights};
 use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::ops::op_context::{OpContext, WORKGROUP, dim, dims, linear_grid};
 
-// It is only there for tensor cores. Elsewhere, both outputs might lie in one buffer.
-static FOLD_PIXELS: KernelSource = KernelSource {
-    cooperative: true,
-    ..kernel!(
-        native "conv/fold_pixels", libs: [EIGHT_COPIES],
-        types: ["T"], constants: [], params: Params,
-        reads: ["input: T", "filter_values: T"], writes: ["folded_filters: vec4<u32>", "output: vec4<u32>"],
-    )
-};
+static FOLD_PIXELS: KernelSource = eight_copies!("conv/fold_pixels", "folded_filters: vec4<u32>");
 
 params! {
     struct Params {

@@ -9,15 +9,23 @@ use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::ops::op_context::{OpContext, WORKGROUP, dim, dims, linear_grid};
 use crate::recorder::Window;
 
-// It is only there for tensor cores. Elsewhere, both outputs might lie in one buffer.
-static NCHW_TO_NHWC: KernelSource = KernelSource {
-    cooperative: true,
-    ..kernel!(
-        native "conv/nchw_to_nhwc", libs: [EIGHT_COPIES],
-        types: ["T"], constants: [], params: Params,
-        reads: ["input: T", "filter_values: T"], writes: ["repacked: vec4<u32>", "output: vec4<u32>"],
-    )
-};
+/// A kernel that copies images and filters to adjacent channels, with the binding of the filters' copy. It is only there for
+/// tensor cores: elsewhere, both outputs might lie in one buffer.
+macro_rules! eight_copies {
+    ($file:literal, $filters:literal) => {
+        KernelSource {
+            cooperative: true,
+            ..kernel!(
+                native $file, libs: [EIGHT_COPIES],
+                types: ["T"], constants: [], params: Params,
+                reads: ["input: T", "filter_values: T"], writes: [$filters, "output: vec4<u32>"],
+            )
+        }
+    };
+}
+pub(super) use eight_copies;
+
+static NCHW_TO_NHWC: KernelSource = eight_copies!("conv/nchw_to_nhwc", "repacked: vec4<u32>");
 
 params! {
     struct Params {
