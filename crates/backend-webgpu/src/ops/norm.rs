@@ -255,7 +255,7 @@ impl Call {
         params.residual_offset = residual.offset / width;
         params.sum_offset = sum.as_ref().map_or(0, |sum| sum.offset / width);
         (params.weight_offset, params.bias_offset) = (weight.offset / scale_width, bias.offset / scale_width);
-        let shape = Shape { types, vec_width, channels: self.channels.is_some() };
+        let shape = Shape::new(types, vec_width, self.channels.is_some());
         let role = Role {
             centred: self.centred,
             input: input_place,
@@ -273,13 +273,12 @@ impl Call {
             let grid = rows.grid(op, self.rows)?;
             launch(&variant, &[&x, &residual, &weight, &bias], &params, grid)?;
             ctx.note_made(|| {
-                let in_place = input_place == Place::Output;
-                NormedRows::is_plain(role, shape).then(|| -> Made {
+                role.is_plain(shape).then(|| -> Made {
                     Arc::new(NormedRows {
                         size: [self.rows, self.columns],
-                        shape,
-                        x: if in_place { output.clone() } else { x },
-                        in_place,
+                        dtype: types.y,
+                        vec_width,
+                        x: (input_place == Place::Bound).then_some(x),
                         weight,
                         y: output.clone(),
                         held: (rows.block, rows.shuffled),

@@ -129,13 +129,17 @@ impl Types {
 /// How memory is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    pub(super) types: Types,
-    pub(super) vec_width: VecWidth,
+    types: Types,
+    vec_width: VecWidth,
     /// Whether weights belong to channels rather than columns.
-    pub(super) channels: bool,
+    channels: bool,
 }
 
 impl Shape {
+    pub(super) const fn new(types: Types, vec_width: VecWidth, channels: bool) -> Self {
+        Self { types, vec_width, channels }
+    }
+
     /// In the order of the types of the kernels' files.
     const fn types(self) -> [DType; 3] {
         let Types { x, weight, y } = self.types;
@@ -227,6 +231,13 @@ impl Role {
         all
     }
 
+    /// Whether there is neither a mean, a residual nor a second output, and rows and weights of columns are f32.
+    pub(super) fn is_plain(self, shape: Shape) -> bool {
+        let has_rows_alone = !self.centred && self.residual == Place::Absent && !self.summed;
+        let Shape { types: Types { x, weight, .. }, channels, .. } = shape;
+        has_rows_alone && !channels && [x, weight] == [DType::F32; 2]
+    }
+
     /// Whether the output is where an operand is.
     const fn is_in_place(self) -> bool {
         matches!(self.input, Place::Output) || matches!(self.residual, Place::Output)
@@ -248,7 +259,7 @@ pub(super) fn normalize(shape: Shape, role: Role, block: u32, shuffled: bool) ->
 /// Rows of f32 in registers that are also added to others, without a mean or a residual.
 pub(super) fn normalize_added(vec_width: VecWidth, input: Place, block: u32, shuffled: bool) -> Variant {
     let source = if shuffled { &NORMALIZE_ADDED_SHUFFLED } else { &NORMALIZE_ADDED };
-    let shape = Shape { types: Types::all(DType::F32), vec_width, channels: false };
+    let shape = Shape::new(Types::all(DType::F32), vec_width, false);
     let role = Role { centred: false, input, residual: Place::Absent, summed: false };
     Variant::new(source, shape.types(), RowConstants { role, block }).with_libs(shape.row_libs(shuffled))
 }
@@ -272,7 +283,7 @@ pub(super) fn variants() -> Vec<Variant> {
     let types = [[F32, F32, F32], [F16, F16, F16], [F16, F32, F16], [F32, F32, F16]];
     for ([x, weight, y], channels) in types.into_iter().flat_map(|types| [(types, false), (types, true)]) {
         let types = Types { x, weight, y };
-        let shape = |vec_width| Shape { types, vec_width, channels };
+        let shape = |vec_width| Shape::new(types, vec_width, channels);
         let mut roles = if channels { Role::of_channels() } else { Role::of_columns() };
         roles.retain(|role| !types.narrow() || !channels && !role.is_in_place());
         for role in roles {

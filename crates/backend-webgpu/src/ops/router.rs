@@ -132,7 +132,7 @@ impl RouterProduct {
             && desc.beta == 0.0
             && desc.activation == Activation::Identity
             && (desc.trans_a, desc.trans_b) == (BackendTranspose::NoTrans, BackendTranspose::Trans);
-        let dtype = rows.shape.types.y;
+        let dtype = rows.dtype;
         let is_of_rows = [m, k] == rows.size
             && m <= MOST_ROWS
             && [a.dtype, b.dtype, c.dtype] == [dtype, dtype, DType::F32]
@@ -168,13 +168,14 @@ pub(super) fn find_with_product(
     let is_of_product = desc.dtype == DType::F32
         && [desc.rows, desc.columns] == [count, product.experts]
         && ctx.output(input, DType::F32).is_at(&product.c);
-    let vectors = [&rows.x, &rows.weight, &product.b, &rows.y];
+    let x = rows.x.as_ref().unwrap_or(&rows.y);
+    let vectors = [x, &rows.weight, &product.b, &rows.y];
     let are_vectors = vectors.iter().all(|window| window.offset.is_multiple_of(VECTOR as u32));
     if !(is_of_product && are_vectors && ctx.has_fixup()) {
         return Ok(false);
     }
     let bias = product.bias.clone().unwrap_or_else(|| ctx.null());
-    let reads = [&rows.x, &rows.weight, &product.b, &bias];
+    let reads = [x, &rows.weight, &product.b, &bias];
     let (values, indices) = (ctx.output(values, DType::F32), ctx.output(indices, DType::U32));
     // Three launches need no memory for it.
     let Ok(fixup) = ctx.fixup() else { return Ok(false) };
@@ -188,7 +189,7 @@ pub(super) fn find_with_product(
         vectors: dim(op, "columns", columns / VECTOR)?,
         eps: rows.params.eps,
         has_bias: u32::from(product.bias.is_some()),
-        x: rows.x.offset / vector,
+        x: x.offset / vector,
         scale: rows.weight.offset / vector,
         b: product.b.offset / vector,
         b_ld: dim(op, "ldb", product.b_ld / VECTOR)?,
@@ -200,7 +201,7 @@ pub(super) fn find_with_product(
     };
     let workgroups = product.experts.div_ceil(WORKGROUP / tile.lanes);
     let grid = [dim(op, "columns", workgroups)?, dim(op, "rows", count)?, 1];
-    let variant = tile.variant(rows.shape.types.y, desc.softmax);
+    let variant = tile.variant(rows.dtype, desc.softmax);
     ctx.replace(
         op,
         (&made, Replaced::BothCalls),
