@@ -32,6 +32,14 @@ params! {
     }
 }
 
+/// What every product binds besides B.
+#[derive(Clone, Debug)]
+pub(super) struct ProductOperands {
+    pub(super) a: Window,
+    pub(super) bias: Window,
+    pub(super) c: Window,
+}
+
 params! {
     pub(super) struct Params {
         product: ProductParams,
@@ -58,14 +66,6 @@ pub(super) fn strides_of_a(desc: &QuantMatmulDesc) -> [usize; 2] {
 const HAS_BIAS: u32 = 1;
 const HAS_RESIDUAL: u32 = 2;
 const IN_PLACE: u32 = 4;
-
-/// What every product binds besides B.
-#[derive(Clone, Debug)]
-pub(super) struct ProductOperands {
-    pub(super) a: Window,
-    pub(super) bias: Window,
-    pub(super) c: Window,
-}
 
 /// The operands of a product besides B.
 #[derive(Debug)]
