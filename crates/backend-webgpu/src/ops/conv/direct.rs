@@ -41,22 +41,21 @@ struct Kind {
 impl Kind {
     const ANY: Self = Self { rows: 4, side: 0, step: 1 };
 
-    /// Rows, side and step of every kind for square filters. Of two for the same filters, the one with more rows comes first.
-    const SQUARES: [[usize; 3]; 10] = [
-        [8, 1, 1],
-        [8, 3, 1],
-        [2, 3, 1],
-        [8, 5, 1],
-        [2, 5, 1],
-        [8, 7, 1],
-        [4, 3, 2],
-        [1, 3, 2],
-        [4, 5, 2],
-        [4, 7, 2],
-    ];
-
+    /// The kinds for square filters, by their side and step. Of two for the same filters, the one with more rows comes first.
     fn squares() -> impl DoubleEndedIterator<Item = Self> + Clone {
-        Self::SQUARES.into_iter().map(|[rows, side, step]| Self { rows, side, step })
+        let by_filters: [(usize, usize, &[usize]); 7] = [
+            (1, 1, &[8]),
+            (3, 1, &[8, 2]),
+            (5, 1, &[8, 2]),
+            (7, 1, &[8]),
+            (3, 2, &[4, 1]),
+            (5, 2, &[4]),
+            (7, 2, &[4]),
+        ];
+        let all = |(side, step, rows): (usize, usize, &'static [usize])| {
+            rows.iter().map(move |&rows| Self { rows, side, step })
+        };
+        by_filters.into_iter().flat_map(all)
     }
 
     /// The kind for a convolution: of those for its filters the first that occupies the device, or the last.

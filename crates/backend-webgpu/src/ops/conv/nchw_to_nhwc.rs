@@ -73,6 +73,13 @@ pub(super) fn scratch_of_eights(ctx: &OpContext, op: &'static str, total: usize)
     Ok(ctx.output(&ctx.scratch(op, bytes)?, DType::F16))
 }
 
+/// The workgroup with which those of the filters begin, and the grid of all, of kernels that copy so many eights of images and
+/// of filters.
+pub(super) fn grid(op: &'static str, images: usize, filters: usize) -> BackendResult<(usize, [u32; 3])> {
+    let [of_images, of_filters] = [images, filters].map(|total| total.div_ceil(WORKGROUP));
+    Ok((of_images, linear_grid(op, of_images + of_filters)?))
+}
+
 /// The source with `channels` channels in each group, a multiple of eight, 0 for those that there aren't; and
 /// the filters likewise, if they aren't those of a transposition.
 pub(super) fn copy(
@@ -89,10 +96,8 @@ pub(super) fn copy(
     let total_filters = checked_product(op, "scratch", &[groups, filters, places, channels / EIGHT])?;
     let copy = scratch_of_eights(ctx, op, total)?;
     let repacked = if job.transposed { None } else { Some(scratch_of_eights(ctx, op, total_filters)?) };
-    let [first_filters, workgroups_of_filters] =
-        [total, total_filters].map(|total| total.div_ceil(WORKGROUP));
+    let (first_filters, grid) = grid(op, total, total_filters)?;
     let [block_pixels, block_eights] = block(pixels, groups.saturating_mul(channels / EIGHT));
-    let grid = linear_grid(op, first_filters + workgroups_of_filters)?;
     let [total, pixels, block_pixels, first_filters] =
         dims(op, "pixels", [total, pixels, block_pixels, first_filters])?;
     let [block_eights, channels, channels_out] =
