@@ -36,6 +36,7 @@ pub(super) fn launch_unshared(
     params: &Params,
     invocations: usize,
 ) -> BackendResult<()> {
+    /// Invocations of a workgroup.
     const WORKGROUP: usize = 128;
     let reads = [&job.input, &job.filter, &job.bias];
     let grid = linear_grid(op, invocations.div_ceil(WORKGROUP))?;
