@@ -4,11 +4,13 @@
 //! `cargo run --release --example attention`, with an adapter's selector such as `webgpu:0` in COMPUTE_BACKEND if
 //! the best device isn't meant.
 
+mod common;
+
 use std::sync::Arc;
 
 use backend_api::desc::{AttentionDesc, AttentionShape};
 use backend_api::owned::Buffer;
-use backend_api::{BackendResult, ComputeBackend, DType, Registry};
+use backend_api::{BackendResult, ComputeBackend, DType};
 
 const HEADS: usize = 8;
 const KV_HEADS: usize = 2;
@@ -17,11 +19,7 @@ const HEAD_DIM: usize = 64;
 const CAPACITY: usize = 128;
 
 fn main() -> BackendResult<()> {
-    let mut registry = Registry::new();
-    backend_webgpu::register(&mut registry);
-    let selection = registry.select("auto")?;
-    println!("{} ({})", selection.device.name, selection.device.api);
-    let backend: Arc<dyn ComputeBackend> = Arc::from(selection.backend);
+    let backend: Arc<dyn ComputeBackend> = Arc::from(common::select()?);
 
     // Every value of key t is t, and all scores are equal: the output is the mean of the values seen.
     let values: Vec<f32> =

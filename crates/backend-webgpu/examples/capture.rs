@@ -4,9 +4,11 @@
 //! `cargo run --release --example capture`, with an adapter's selector such as `webgpu:0` in COMPUTE_BACKEND
 //! if the best device isn't meant.
 
+mod common;
+
 use std::time::{Duration, Instant};
 
-use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType, Registry, UnaryOp};
+use backend_api::{BackendResult, BinaryOp, ComputeBackend, DType, UnaryOp};
 
 /// Elements of the vector, and operations of the chain.
 const N: usize = 256;
@@ -14,11 +16,8 @@ const OPERATIONS: usize = 300;
 const ROUNDS: usize = 20;
 
 fn main() -> BackendResult<()> {
-    let mut registry = Registry::new();
-    backend_webgpu::register(&mut registry);
-    let selection = registry.select("auto")?;
-    let backend = selection.backend.as_ref();
-    println!("{} ({})", selection.device.name, selection.device.api);
+    let backend = common::select()?;
+    let backend = backend.as_ref();
 
     let (x, state) = (backend.alloc(4 * N)?, backend.alloc(4 * N)?);
     let graph = backend.capture(&mut |recorded| step(recorded, x, state))?;

@@ -3,22 +3,20 @@
 //! `cargo run --release --example gemm`, with an adapter's selector such as `webgpu:0` in COMPUTE_BACKEND if the
 //! best device isn't meant.
 
+mod common;
+
 use std::sync::Arc;
 use std::time::Instant;
 
 use backend_api::BackendTranspose::NoTrans;
 use backend_api::owned::Buffer;
-use backend_api::{BackendResult, ComputeBackend, Registry};
+use backend_api::{BackendResult, ComputeBackend};
 
 const N: usize = 512;
 const RUNS: u32 = 20;
 
 fn main() -> BackendResult<()> {
-    let mut registry = Registry::new();
-    backend_webgpu::register(&mut registry);
-    let selection = registry.select("auto")?;
-    println!("{} ({})", selection.device.name, selection.device.api);
-    let backend: Arc<dyn ComputeBackend> = Arc::from(selection.backend);
+    let backend: Arc<dyn ComputeBackend> = Arc::from(common::select()?);
 
     // Small whole numbers, so that every order of summation gives the same product.
     let number = |i: usize| (i * 7 % 5) as f32 - 2.0;

@@ -465,17 +465,7 @@ impl Context {
 }
 
 fn untouched(block: &Arc<Block>) -> Window {
-    let size = block.size() as u64;
-    Window {
-        block: Arc::clone(block),
-        start: 0,
-        size,
-        offset: 0,
-        item: 1,
-        max: u32::MAX,
-        #[cfg(feature = "count-out-of-bounds")]
-        operand: 0..size,
-    }
+    Window::of_bound(block, 0..block.size() as u64, 1, u32::MAX)
 }
 
 /// A buffer of zeros, not from the pool, whose statistics are the caller's allocations.

@@ -262,7 +262,7 @@ mod tests {
         backend.synchronize().unwrap();
         assert!(backend.memory_stats().pooled >= BYTES);
         let left = &backend.opened().unwrap().device().readback.refusals;
-        *left.lock() = Refusals { after: 0, count: refusals };
+        *left.lock() = Refusals::new(0, refusals);
         let mut dst = vec![255; BYTES];
         let result = if is_async {
             block_on(backend.copy_dtoh_async(&mut dst, source))

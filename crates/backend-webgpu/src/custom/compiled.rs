@@ -162,12 +162,8 @@ fn signature(checked: &Checked) -> Signature {
     let reads =
         checked.report.bindings.iter().filter(|binding| binding.access == BindingAccess::Read).count();
     let uniform = checked.params.map(|params| checked.module.global_variables[params].space);
-    Signature {
-        // At most MAX_STORAGE_BINDINGS.
-        reads: reads as u32,
-        writes: (checked.report.bindings.len() - reads) as u32,
-        uniform: uniform == Some(AddressSpace::Uniform),
-    }
+    let writes = checked.report.bindings.len() - reads;
+    Signature::new(reads, writes, uniform == Some(AddressSpace::Uniform))
 }
 
 /// The module with its bindings as built-in kernels have them: buffers in group 0, those that are only read

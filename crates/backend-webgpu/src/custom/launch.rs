@@ -1,7 +1,5 @@
 //! One dispatch of a kernel of the caller's own.
 
-use std::sync::Arc;
-
 use backend_api::support::{Access, Operand, check};
 use backend_api::{BackendError, BackendResult, Bound};
 
@@ -154,16 +152,8 @@ fn exact(ctx: &OpContext, op: &'static str, (slice, names): (&DeviceSlice, Names
         let what = if requested > bound { names.bytes } else { names.crossing };
         return Err(BackendError::Limit { op, what, requested, max });
     }
-    Ok(Window {
-        block: Arc::clone(piece.block),
-        start,
-        size,
-        offset: 0,
-        item: 1,
-        max: u32::try_from(ctx.device.limits.max_bytes).unwrap_or(u32::MAX),
-        #[cfg(feature = "count-out-of-bounds")]
-        operand: 0..size,
-    })
+    let max = u32::try_from(ctx.device.limits.max_bytes).unwrap_or(u32::MAX);
+    Ok(Window::of_bound(piece.block, start..start + size, 1, max))
 }
 
 fn require_eq(op: &'static str, what: &'static str, expected: usize, got: usize) -> BackendResult<()> {

@@ -115,7 +115,7 @@ impl WebGpuBackend {
             limits: limits(&gpu.limits),
             subgroup_sizes: [adapter.subgroup_min_size, adapter.subgroup_max_size],
             compute_units: profile.compute_units,
-            compute_units_from: profile.source.name(),
+            compute_units_from: profile.compute_units_from(),
             cooperative_matrices: matrices.iter().map(cooperative_matrix).collect(),
             timestamps: features.contains(wgpu::Features::TIMESTAMP_QUERY),
             max_param_bytes: MAX_PARAM_BYTES,

@@ -39,7 +39,7 @@ const TOO_MANY: usize = 4096;
 
 /// Where a device's number of compute units is from, the most reliable first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+enum Source {
     Driver,
     Tuning,
     /// What is usual for its kind.
@@ -47,8 +47,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    #[cfg_attr(target_family = "wasm", expect(dead_code, reason = "a page has no `device_specs`"))]
-    pub(crate) const fn name(self) -> &'static str {
+    const fn name(self) -> &'static str {
         match self {
             Self::Driver => "driver",
             Self::Tuning => "tuning",
@@ -65,7 +64,7 @@ pub(crate) struct DeviceProfile {
     /// Compute units (streaming multiprocessors), which run workgroups side by side. Never 0.
     pub(crate) compute_units: usize,
     /// Who says how many compute units there are.
-    pub(crate) source: Source,
+    source: Source,
     /// Floating-point operations in a second of products of f32, a multiplication with its addition being
     /// two.
     pub(crate) flops: f64,
@@ -108,6 +107,12 @@ impl DeviceProfile {
     pub(crate) fn of_cores(count: usize) -> Self {
         let (core, count) = (Self::CORE, count as f64);
         Self::guessed(core.compute_units, core.flops * count, core.bandwidth * count, core.iterations)
+    }
+
+    /// Who says how many compute units there are: `"driver"`, `"tuning"` or `"guess"`.
+    #[cfg_attr(target_family = "wasm", expect(dead_code, reason = "a page has no `device_specs`"))]
+    pub(crate) const fn compute_units_from(&self) -> &'static str {
+        self.source.name()
     }
 
     /// With the compute units that the driver tells, where that can be true.

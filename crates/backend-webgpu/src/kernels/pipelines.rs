@@ -28,9 +28,16 @@ pub(crate) const MAX_IMMEDIATES: u32 = MAX_PARAMS + out_of_bounds::RANGES as u32
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Signature {
     pub(crate) reads: u32,
-    pub(crate) writes: u32,
+    writes: u32,
     /// Whether parameters are a uniform buffer rather than immediates.
     pub(crate) uniform: bool,
+}
+
+impl Signature {
+    pub(crate) const fn new(reads: usize, writes: usize, uniform: bool) -> Self {
+        // A kernel's text names each of them.
+        Self { reads: reads as u32, writes: writes as u32, uniform }
+    }
 }
 
 /// The layouts that belong to a signature.
@@ -160,7 +167,7 @@ impl Pipelines {
     /// Binds a buffer as kernels do, which the device refuses for one that is destroyed or another device's.
     /// In a browser the answer is a late error.
     pub(crate) fn check_buffer(&self, buffer: &wgpu::Buffer) -> Result<(), wgpu::Error> {
-        let layout = self.layout(Signature { reads: 1, writes: 0, uniform: false });
+        let layout = self.layout(Signature::new(1, 0, false));
         let size = wgpu::BufferSize::new(wgpu::COPY_BUFFER_ALIGNMENT);
         let binding = wgpu::BufferBinding { buffer, offset: 0, size };
         guarded(&self.device, || {
@@ -290,12 +297,9 @@ impl Pipelines {
 
     fn layout_of(&self, variant: &Variant) -> Arc<Layout> {
         // What counts accesses is written like an output.
-        let more = u32::from(cfg!(feature = "count-out-of-bounds"));
-        self.layout(Signature {
-            reads: variant.source.reads.len() as u32,
-            writes: variant.source.writes.len() as u32 + more,
-            uniform: !self.target.immediates,
-        })
+        let more = usize::from(cfg!(feature = "count-out-of-bounds"));
+        let (reads, writes) = (variant.source.reads.len(), variant.source.writes.len() + more);
+        self.layout(Signature::new(reads, writes, !self.target.immediates))
     }
 
     fn layout(&self, signature: Signature) -> Arc<Layout> {

@@ -63,12 +63,17 @@ struct State {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Refusals {
     /// How many allocations succeed before one is refused.
-    pub(crate) after: usize,
+    after: usize,
     /// How many attempts are refused then.
     pub(crate) count: usize,
 }
 
 impl Refusals {
+    #[cfg(any(test, feature = "test-hooks"))]
+    pub(crate) const fn new(after: usize, count: usize) -> Self {
+        Self { after, count }
+    }
+
     /// Whether the next attempt is refused.
     pub(crate) fn next(&mut self) -> bool {
         match self.after.checked_sub(1) {
@@ -242,7 +247,7 @@ impl Pool {
     /// From now on, after `after` attempts, refuses `count` of them as a device without memory would.
     #[cfg(any(test, feature = "test-hooks"))]
     pub(crate) fn refuse(&self, after: usize, count: usize) {
-        self.state.lock().refusals = Refusals { after, count };
+        self.state.lock().refusals = Refusals::new(after, count);
     }
 
     /// From now on, buffers have no memory. Their device must be one that runs nothing.

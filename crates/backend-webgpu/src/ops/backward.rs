@@ -8,7 +8,7 @@ use super::norm::row_moments;
 use super::reduce::sum_parts;
 use super::shared::iterations;
 use super::shared::long_work::in_parts_of_slices;
-use super::shared::row_groups::{BUSY, LEAST, RowGroups};
+use super::shared::row_groups::{BUSY, LEAST, RowGroups, SliceParams};
 use super::shared::vec_width::VecWidth;
 use super::softmax::Constants as Softmax;
 use crate::context::MAX_GROUPS;
@@ -38,12 +38,7 @@ static NORM_BACKWARD_WEIGHT: KernelSource = kernel!(
 
 params! {
     struct SoftmaxParams {
-        slices: u32,
-        // Vectors of a slice, and between neighbours in it.
-        length: u32,
-        inner: u32,
-        row_group: u32,
-        stride: u32,
+        slices: SliceParams,
         y_offset: u32,
         dy_offset: u32,
         dx_offset: u32,
@@ -144,11 +139,7 @@ fn softmax_backward_part(
     let row_groups = RowGroups::new(desc.length / width, desc.inner, LEAST);
     iterations::require(ctx, op, LOADS, row_groups.share(desc.length / width), 2)?;
     let params = SoftmaxParams {
-        slices: dim(op, "slices", slices)?,
-        length: dim(op, "axis", desc.length / width)?,
-        inner: dim(op, "inner", desc.inner)?,
-        row_group: row_groups.size,
-        stride: row_groups.stride,
+        slices: SliceParams::new(op, row_groups, [slices, desc.length / width, desc.inner])?,
         y_offset: input.offset / width as u32,
         dy_offset: gradient.offset / width as u32,
         dx_offset: output.offset / width as u32,

@@ -58,24 +58,23 @@ pub(crate) fn cumsum(ctx: &OpContext, op: &'static str, desc: &CumSumDesc) -> Ba
     ctx.require_dtype(op, dtype)?;
     let item = length * inner * dtype.size();
     in_parts_of_slices(ctx, op, [outer, item, PASSES], [&x, &y], |outer, slices| {
-        let mut desc = *desc;
-        desc.outer = outer;
-        cumsum_part(ctx, op, &desc, slices.each_ref())
+        cumsum_part(ctx, op, (desc, outer), slices.each_ref())
     })
 }
 
 /// Times that memory is read or written.
 const PASSES: usize = 3;
 
+/// The sums of so many of the outer slices.
 fn cumsum_part(
     ctx: &OpContext,
     op: &'static str,
-    desc: &CumSumDesc,
+    (desc, outer): (&CumSumDesc, usize),
     [x, y]: [&DeviceSlice; 2],
 ) -> BackendResult<()> {
     // Elements of a chunk that are worth a workgroup of their own.
     const CHUNK: usize = 4096;
-    let &CumSumDesc { dtype, outer, length, inner, exclusive, reverse, .. } = desc;
+    let &CumSumDesc { dtype, length, inner, exclusive, reverse, .. } = desc;
     let output = ctx.output(y, dtype);
     let (input, in_place) = ctx.input_or_output(op, dtype, x, (y, &output))?;
     let scan = Scan { ctx, op, dtype, in_place, slices: outer * inner, length, inner, exclusive, reverse };

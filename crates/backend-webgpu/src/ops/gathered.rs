@@ -32,7 +32,7 @@ impl Gathered {
         let mut gathered = Self { windows: ArrayVec::new(), written: Vec::new() };
         for (i, window) in windows.take(MAX_BINDINGS).enumerate() {
             // A window shows bytes of a block, which are counted in `usize`.
-            let (start, size) = (window.start as usize, window.size as usize);
+            let (start, size) = (window.bound.start as usize, window.size() as usize);
             let piece = window.block.piece(start, size);
             if piece.len == size {
                 gathered.windows.push(window.placed(piece.block, piece.offset as u64));
@@ -40,8 +40,8 @@ impl Gathered {
             }
             // Kernels on tensor cores write one output by several bindings, of which each has some elements.
             let is_here = |(written, _): &&(Window, DeviceSlice)| {
-                let place = |window: &Window| (window.block.id(), window.start, window.size);
-                i >= reads && place(written) == place(window)
+                let is_there = (written.block.id(), &written.bound) == (window.block.id(), &window.bound);
+                i >= reads && is_there
             };
             if let Some((_, copy)) = gathered.written.iter().find(is_here) {
                 gathered.windows.push(window.placed(&copy.block, 0));
@@ -73,7 +73,7 @@ fn move_words(
     out_of_window: bool,
 ) -> BackendResult<()> {
     let mut done = 0;
-    for piece in window.block.pieces(window.start as usize, window.size as usize) {
+    for piece in window.block.pieces(window.bound.start as usize, window.size() as usize) {
         let there = Window::of_words(piece);
         let here = Window::of_words(Piece { block: &copy.block, offset: 0, len: copy.len });
         // What is bound begins and ends at whole words, and so does each buffer.

@@ -7,7 +7,7 @@ use backend_api::{BackendResult, DType};
 
 use super::capture::Made;
 use super::copy_bytes::copy_bytes;
-use super::norm_kernels::{MOST_WORDS, Params, Place, Role, Shape, apply, moments, normalize};
+use super::norm_kernels::{MOST_WORDS, Params, Place, Role, Shape, Types, apply, moments, normalize};
 use super::normed_rows::NormedRows;
 use super::shared::iterations;
 use super::shared::long_work::{Divisible as _, Run, in_parts};
@@ -35,8 +35,9 @@ pub(crate) fn layer_norm(ctx: &OpContext, op: &'static str, desc: &LayerNormDesc
     let [Some(x), Some(y), weight, bias, residual, sum] = ctx.resolve(op, &desc.operands(op)?)? else {
         return Ok(());
     };
-    let &LayerNormDesc { dtype, output_dtype, weight_dtype, rows, columns, eps, .. } = desc;
-    let call = Call { dtype, output_dtype, weight_dtype, rows, columns, eps, centred: true, channels: None };
+    let types = Types { x: desc.dtype, weight: desc.weight_dtype, y: desc.output_dtype };
+    let &LayerNormDesc { rows, columns, eps, .. } = desc;
+    let call = Call { types, rows, columns, eps, centred: true, channels: None };
     call.run(ctx, op, Slices { x, y, residual, sum, weight, bias })
 }
 
@@ -45,8 +46,9 @@ pub(crate) fn rms_norm(ctx: &OpContext, op: &'static str, desc: &RmsNormDesc) ->
     let [Some(x), Some(y), weight, residual, sum] = ctx.resolve(op, &desc.operands(op)?)? else {
         return Ok(());
     };
-    let &RmsNormDesc { dtype, output_dtype, weight_dtype, rows, columns, eps, .. } = desc;
-    let call = Call { dtype, output_dtype, weight_dtype, rows, columns, eps, centred: false, channels: None };
+    let types = Types { x: desc.dtype, weight: desc.weight_dtype, y: desc.output_dtype };
+    let &RmsNormDesc { rows, columns, eps, .. } = desc;
+    let call = Call { types, rows, columns, eps, centred: false, channels: None };
     call.run(ctx, op, Slices { x, y, residual, sum, weight, bias: None })
 }
 
@@ -60,8 +62,8 @@ pub(super) fn rms_norm_of(
     eps: f64,
     [x, y, weight]: [&DeviceSlice; 3],
 ) -> BackendResult<()> {
-    let weight_dtype = dtype;
-    let call = Call { dtype, output_dtype, weight_dtype, rows, columns, eps, centred: false, channels: None };
+    let types = Types { y: output_dtype, ..Types::all(dtype) };
+    let call = Call { types, rows, columns, eps, centred: false, channels: None };
     let (x, y, weight) = (x.clone(), y.clone(), Some(weight.clone()));
     call.run(ctx, op, Slices { x, y, residual: None, sum: None, weight, bias: None })
 }
@@ -73,9 +75,7 @@ pub(crate) fn group_norm(ctx: &OpContext, op: &'static str, desc: &GroupNormDesc
     };
     let each = desc.channels / desc.groups;
     let call = Call {
-        dtype: desc.dtype,
-        output_dtype: desc.dtype,
-        weight_dtype: desc.weight_dtype,
+        types: Types { weight: desc.weight_dtype, ..Types::all(desc.dtype) },
         rows: desc.batch * desc.groups,
         columns: each * desc.spatial,
         eps: desc.eps,
@@ -95,8 +95,7 @@ pub(super) fn row_moments(
     [rows, columns]: [usize; 2],
     centred: bool,
 ) -> BackendResult<Window> {
-    let (weight_dtype, output_dtype, eps) = (dtype, dtype, 0.0);
-    let call = Call { dtype, output_dtype, weight_dtype, rows, columns, eps, centred, channels: None };
+    let call = Call { types: Types::all(dtype), rows, columns, eps: 0.0, centred, channels: None };
     let found = ctx.scratch(op, rows * 3 * DType::F32.size())?;
     let found = ctx.output(&found, DType::F32);
     let x = ctx.input(op, x, dtype, &found)?;
@@ -134,9 +133,7 @@ struct Channels {
 /// Rows to be normalised.
 #[derive(Clone, Copy)]
 struct Call {
-    dtype: DType,
-    output_dtype: DType,
-    weight_dtype: DType,
+    types: Types,
     rows: usize,
     columns: usize,
     eps: f64,
@@ -146,8 +143,8 @@ struct Call {
 
 impl Call {
     fn run(&self, ctx: &OpContext, op: &'static str, mut slices: Slices) -> BackendResult<()> {
-        ctx.require_dtype(op, self.dtype)?;
-        ctx.require_dtype(op, self.output_dtype)?;
+        ctx.require_dtype(op, self.types.x)?;
+        ctx.require_dtype(op, self.types.y)?;
         let Slices { x, y, residual, sum, .. } = &mut slices;
         let Some(target) = sum.clone() else { return self.run_parts(ctx, op, &slices) };
         let Some(residual) = residual else {
@@ -162,7 +159,7 @@ impl Call {
         if x.region() == target.region() || residual.region() == y.region() {
             std::mem::swap(x, residual);
         }
-        if !ctx.output(y, self.output_dtype).shares_buffer(&ctx.output(&target, self.dtype)) {
+        if !ctx.output(y, self.types.y).shares_buffer(&ctx.output(&target, self.types.x)) {
             return self.run_parts(ctx, op, &slices);
         }
         // Two bindings of one buffer can't both be written.
@@ -173,7 +170,7 @@ impl Call {
     }
 
     fn run_parts(&self, ctx: &OpContext, op: &'static str, slices: &Slices) -> BackendResult<()> {
-        let [row, row_of_y] = [self.dtype, self.output_dtype].map(|dtype| self.columns * dtype.size());
+        let [row, row_of_y] = [self.types.x, self.types.y].map(|dtype| self.columns * dtype.size());
         let run = Run::of_bytes(self.rows, (PASSES * row) as f64);
         let run = run.aligned(self.channels.map_or(1, |channels| channels.groups));
         let Slices { x, y, residual, sum, .. } = slices;
@@ -191,7 +188,7 @@ impl Call {
 
     /// Rows of whole images, or of one.
     fn run_rows(&self, ctx: &OpContext, op: &'static str, slices: &Slices, run: &Run) -> BackendResult<()> {
-        let [row, row_of_y] = [self.dtype, self.output_dtype].map(|dtype| self.columns * dtype.size());
+        let [row, row_of_y] = [self.types.x, self.types.y].map(|dtype| self.columns * dtype.size());
         let part = |slice: &DeviceSlice| run.part_of(slice, row);
         let Slices { x, y, residual, sum, weight, bias } = slices;
         let (residual, sum) = (residual.as_ref().map(part), sum.as_ref().map(part));
@@ -201,7 +198,7 @@ impl Call {
         if let Some(channels) = &mut call.channels
             && run.count() < channels.groups
         {
-            let number = self.weight_dtype.size();
+            let number = self.types.weight.size();
             let [first, count] = [run.first % channels.groups, run.count()].map(|rows| rows * channels.each);
             for slice in [&mut slices.weight, &mut slices.bias].into_iter().flatten() {
                 (slice.offset, slice.len) = (slice.offset + first * number, count * number);
@@ -212,8 +209,9 @@ impl Call {
     }
 
     fn run_part(&self, ctx: &OpContext, op: &'static str, slices: &Slices) -> BackendResult<()> {
-        let (dtype, output_dtype) = (self.dtype, self.output_dtype);
-        let output = ctx.output(&slices.y, output_dtype);
+        let types = self.types;
+        let dtype = types.x;
+        let output = ctx.output(&slices.y, types.y);
         let sum = slices.sum.as_ref().map(|slice| ctx.output(slice, dtype));
         let bound = |slice: &DeviceSlice, dtype| {
             let input = ctx.input(op, slice, dtype, &output)?;
@@ -235,12 +233,12 @@ impl Call {
             (Some(residual), _) => (Place::Bound, bound(residual, dtype)?),
         };
         let scale = |slice: Option<&DeviceSlice>| {
-            slice.map_or_else(|| Ok(ctx.null()), |slice| bound(slice, self.weight_dtype))
+            slice.map_or_else(|| Ok(ctx.null()), |slice| bound(slice, types.weight))
         };
         let (weight, bias) = (scale(slices.weight.as_ref())?, scale(slices.bias.as_ref())?);
 
         // Weights of another type are read one by one.
-        let mixed = self.weight_dtype != dtype;
+        let mixed = types.weight != dtype;
         let one_by_one = self.channels.is_some() || mixed;
         let bound = [(input_place, &x), (residual_place, &residual)];
         let mut windows: Vec<&Window> =
@@ -257,8 +255,7 @@ impl Call {
         params.residual_offset = residual.offset / width;
         params.sum_offset = sum.as_ref().map_or(0, |sum| sum.offset / width);
         (params.weight_offset, params.bias_offset) = (weight.offset / scale_width, bias.offset / scale_width);
-        let (weight_dtype, channels) = (self.weight_dtype, self.channels.is_some());
-        let shape = Shape { dtype, output_dtype, weight_dtype, vec_width, channels };
+        let shape = Shape::new(types, vec_width, self.channels.is_some());
         let role = Role {
             centred: self.centred,
             input: input_place,
@@ -276,14 +273,12 @@ impl Call {
             let grid = rows.grid(op, self.rows)?;
             launch(&variant, &[&x, &residual, &weight, &bias], &params, grid)?;
             ctx.note_made(|| {
-                let in_place = input_place == Place::Output;
-                NormedRows::is_plain(role, shape).then(|| -> Made {
+                role.is_plain(shape).then(|| -> Made {
                     Arc::new(NormedRows {
-                        rows: self.rows,
-                        columns: self.columns,
-                        shape,
-                        x: if in_place { output.clone() } else { x },
-                        in_place,
+                        size: [self.rows, self.columns],
+                        dtype: types.y,
+                        vec_width,
+                        x: (input_place == Place::Bound).then_some(x),
                         weight,
                         y: output.clone(),
                         held: (rows.block, rows.shuffled),
@@ -335,13 +330,13 @@ impl Call {
         let unit = self.channels.map_or(self.columns, |channels| channels.spatial);
         let all: Vec<&Window> = windows.iter().copied().chain(sum).chain(scales).collect();
         let offset = windows.last().map_or(0, |output| output.offset);
-        let slices = rows::Slices { dtype: self.dtype, length: self.columns, inner: 1, count: self.rows };
+        let slices = rows::Slices { dtype: self.types.x, length: self.columns, inner: 1, count: self.rows };
         let rows = |vec_width| Rows::of(slices, vec_width, offset, device);
         let vec_width = VecWidth::four_if_fitting(&all, &[unit]);
         if vec_width == VecWidth::One && self.channels.is_none() && sum.is_none() {
-            let in_words = VecWidth::of_rows(self.dtype, self.columns, windows) != VecWidth::One;
+            let in_words = VecWidth::of_rows(self.types.x, self.columns, windows) != VecWidth::One;
             let rows = rows(VecWidth::Two).filter(|rows| rows.block <= MOST_WORDS);
-            if rows.is_some() && in_words && self.dtype == DType::F16 {
+            if rows.is_some() && in_words && self.types.x == DType::F16 {
                 return (VecWidth::Two, rows);
             }
         }

@@ -107,40 +107,52 @@ numbered! {
 /// The most words of f16 that an invocation holds: with the numbers in them, more are more than registers hold.
 pub(super) const MOST_WORDS: u32 = 16;
 
+/// The types of rows, of weights and biases, and of results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Types {
+    pub(super) x: DType,
+    pub(super) weight: DType,
+    pub(super) y: DType,
+}
+
+impl Types {
+    pub(super) const fn all(dtype: DType) -> Self {
+        Self { x: dtype, weight: dtype, y: dtype }
+    }
+
+    /// Whether results are f16 beside rows of f32.
+    fn narrow(self) -> bool {
+        self.y != self.x
+    }
+}
+
 /// How memory is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
-    pub(super) dtype: DType,
-    pub(super) output_dtype: DType,
-    pub(super) weight_dtype: DType,
-    pub(super) vec_width: VecWidth,
+    types: Types,
+    vec_width: VecWidth,
     /// Whether weights belong to channels rather than columns.
-    pub(super) channels: bool,
+    channels: bool,
 }
 
 impl Shape {
-    const F32: Self = Self {
-        dtype: DType::F32,
-        output_dtype: DType::F32,
-        weight_dtype: DType::F32,
-        vec_width: VecWidth::Four,
-        channels: false,
-    };
-
-    fn types(self) -> [DType; 3] {
-        [self.dtype, self.weight_dtype, self.output_dtype]
+    pub(super) const fn new(types: Types, vec_width: VecWidth, channels: bool) -> Self {
+        Self { types, vec_width, channels }
     }
 
-    /// Whether the output is f16 beside rows of f32.
-    fn narrows(self) -> bool {
-        self.output_dtype != self.dtype
+    /// In the order of the types of the kernels' files.
+    const fn types(self) -> [DType; 3] {
+        let Types { x, weight, y } = self.types;
+        [x, weight, y]
     }
 
     /// The helper files of kernels whose invocations take vectors of any row.
     fn libs(self) -> &'static [Lib] {
-        match (self.vec_width, self.channels, self.dtype == self.weight_dtype) {
-            (VecWidth::One, false, true) if self.narrows() => &[VEC_1, WEIGHTS_COLUMN, NORM_OUTPUT_HALF_1],
-            (_, false, true) if self.narrows() => &[VEC_4, WEIGHTS_COLUMN, NORM_OUTPUT_HALF_4],
+        match (self.vec_width, self.channels, self.types.x == self.types.weight) {
+            (VecWidth::One, false, true) if self.types.narrow() => {
+                &[VEC_1, WEIGHTS_COLUMN, NORM_OUTPUT_HALF_1]
+            }
+            (_, false, true) if self.types.narrow() => &[VEC_4, WEIGHTS_COLUMN, NORM_OUTPUT_HALF_4],
             (VecWidth::One, false, true) => &[VEC_1, WEIGHTS_COLUMN, NORM_OUTPUT],
             (VecWidth::One, false, false) => &[VEC_1, WEIGHTS_COLUMN_F32, NORM_OUTPUT],
             (VecWidth::One, true, _) => &[VEC_1, WEIGHTS_CHANNEL, NORM_OUTPUT],
@@ -164,13 +176,13 @@ impl Shape {
         macro_rules! halves {
             ($($lib:ident),*) => { joined!(VEC_2, ROWS_HALVES, NORM_EDGES, NORM_OUTPUT, $($lib),*) };
         }
-        match (self.vec_width, self.channels, self.dtype == self.weight_dtype) {
+        match (self.vec_width, self.channels, self.types.x == self.types.weight) {
             (VecWidth::Two, _, true) => halves!(WEIGHTS_COLUMN_HALVES),
             (VecWidth::Two, _, false) => halves!(WEIGHTS_COLUMN_HALVES_F32),
-            (VecWidth::One, false, true) if self.narrows() => {
+            (VecWidth::One, false, true) if self.types.narrow() => {
                 whole!(VEC_1, NORM_OUTPUT_HALF_1, WEIGHTS_COLUMN)
             }
-            (_, false, true) if self.narrows() => whole!(VEC_4, NORM_OUTPUT_HALF_4, WEIGHTS_COLUMN),
+            (_, false, true) if self.types.narrow() => whole!(VEC_4, NORM_OUTPUT_HALF_4, WEIGHTS_COLUMN),
             (VecWidth::One, false, true) => whole!(VEC_1, NORM_OUTPUT, WEIGHTS_COLUMN),
             (VecWidth::One, false, false) => whole!(VEC_1, NORM_OUTPUT, WEIGHTS_COLUMN_F32),
             (VecWidth::One, true, _) => whole!(VEC_1, NORM_OUTPUT, WEIGHTS_CHANNEL),
@@ -219,6 +231,13 @@ impl Role {
         all
     }
 
+    /// Whether there is neither a mean, a residual nor a second output, and rows and weights of columns are f32.
+    pub(super) fn is_plain(self, shape: Shape) -> bool {
+        let has_rows_alone = !self.centred && self.residual == Place::Absent && !self.summed;
+        let Shape { types: Types { x, weight, .. }, channels, .. } = shape;
+        has_rows_alone && !channels && [x, weight] == [DType::F32; 2]
+    }
+
     /// Whether the output is where an operand is.
     const fn is_in_place(self) -> bool {
         matches!(self.input, Place::Output) || matches!(self.residual, Place::Output)
@@ -240,7 +259,7 @@ pub(super) fn normalize(shape: Shape, role: Role, block: u32, shuffled: bool) ->
 /// Rows of f32 in registers that are also added to others, without a mean or a residual.
 pub(super) fn normalize_added(vec_width: VecWidth, input: Place, block: u32, shuffled: bool) -> Variant {
     let source = if shuffled { &NORMALIZE_ADDED_SHUFFLED } else { &NORMALIZE_ADDED };
-    let shape = Shape { vec_width, ..Shape::F32 };
+    let shape = Shape::new(Types::all(DType::F32), vec_width, false);
     let role = Role { centred: false, input, residual: Place::Absent, summed: false };
     Variant::new(source, shape.types(), RowConstants { role, block }).with_libs(shape.row_libs(shuffled))
 }
@@ -262,15 +281,13 @@ pub(super) fn variants() -> Vec<Variant> {
     const F16: DType = DType::F16;
     let mut variants = Vec::new();
     let types = [[F32, F32, F32], [F16, F16, F16], [F16, F32, F16], [F32, F32, F16]];
-    for ([dtype, weight_dtype, output_dtype], channels) in
-        types.into_iter().flat_map(|types| [(types, false), (types, true)])
-    {
-        let shape = |vec_width| Shape { dtype, output_dtype, weight_dtype, vec_width, channels };
-        let narrows = output_dtype != dtype;
+    for ([x, weight, y], channels) in types.into_iter().flat_map(|types| [(types, false), (types, true)]) {
+        let types = Types { x, weight, y };
+        let shape = |vec_width| Shape::new(types, vec_width, channels);
         let mut roles = if channels { Role::of_channels() } else { Role::of_columns() };
-        roles.retain(|role| !narrows || !channels && !role.is_in_place());
+        roles.retain(|role| !types.narrow() || !channels && !role.is_in_place());
         for role in roles {
-            let rows = Rows::shapes(dtype);
+            let rows = Rows::shapes(x);
             let rows = rows.filter(|&(vec_width, block)| shape(vec_width).has_rows(role, block));
             variants.extend(rows.flat_map(|(vec_width, block)| {
                 [false, true].map(|shuffled| normalize(shape(vec_width), role, block, shuffled))

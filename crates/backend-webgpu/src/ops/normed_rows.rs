@@ -5,20 +5,22 @@ use backend_api::support::Operand;
 use backend_api::{BackendResult, BinaryOp, DType};
 
 use super::capture::{Made, Replaced};
-use super::norm_kernels::{Params, Place, Role, Shape, normalize_added};
+use super::norm_kernels::{Params, Place, normalize_added};
 use super::op_context::OpContext;
+use super::shared::vec_width::VecWidth;
 use crate::memory::DeviceSlice;
 use crate::recorder::Window;
 
 /// A launch that normalises rows by their root mean square, as they are: all rows of a call, or its last ones.
 #[derive(Debug)]
 pub(super) struct NormedRows {
-    pub(super) rows: usize,
-    pub(super) columns: usize,
-    pub(super) shape: Shape,
-    /// The input, whether it is the output, and a weight if there is one.
-    pub(super) x: Window,
-    pub(super) in_place: bool,
+    /// The number of rows, and of the columns of each.
+    pub(super) size: [usize; 2],
+    /// Of the results.
+    pub(super) dtype: DType,
+    pub(super) vec_width: VecWidth,
+    /// The input, unless it is where the output is, and a weight if there is one.
+    pub(super) x: Option<Window>,
     pub(super) weight: Window,
     pub(super) y: Window,
     /// How rows are held, as [`normalize_added`] takes it.
@@ -33,24 +35,17 @@ impl NormedRows {
         self.params.scaled == 1
     }
 
-    /// Whether a norm has neither a mean, a residual nor a second output, and rows and weights of f32.
-    pub(super) fn is_plain(role: Role, shape: Shape) -> bool {
-        let has_rows_alone = !role.centred && role.residual == Place::Absent && !role.summed;
-        has_rows_alone && !shape.channels && [shape.dtype, shape.weight_dtype] == [DType::F32; 2]
-    }
-
     /// Has the launch also add what it makes to `sums`, the memory of as many rows.
     fn add_to(&self, ctx: &OpContext, op: &'static str, made: &Made, sums: &Window) -> BackendResult<bool> {
-        let width = self.shape.vec_width.width() as u32;
+        let width = self.vec_width.width() as u32;
         let null = ctx.null();
-        let x = if self.in_place { &null } else { &self.x };
+        let (input, x) = self.x.as_ref().map_or((Place::Output, &null), |x| (Place::Bound, x));
         let windows = [x, &null, &self.weight, &null, &self.y, sums];
         if !sums.offset.is_multiple_of(width) {
             return Ok(false);
         }
         let params = Params { sum_offset: sums.offset / width, ..self.params };
-        let input = if self.in_place { Place::Output } else { Place::Bound };
-        let variant = normalize_added(self.shape.vec_width, input, self.held.0, self.held.1);
+        let variant = normalize_added(self.vec_width, input, self.held.0, self.held.1);
         let replaced = (made, Replaced::Launch);
         ctx.replace(op, replaced, &variant, windows.into_iter(), bytemuck::bytes_of(&params), self.grid)
     }
@@ -70,8 +65,9 @@ pub(super) fn add_with_norm(
     let Some(made) = ctx.made_before() else { return Ok(false) };
     let Some(rows) = made.downcast_ref::<NormedRows>() else { return Ok(false) };
     let [Some(a), Some(b), Some(output)] = ctx.resolve(op, operands)? else { return Ok(false) };
-    let is_f32 = [desc.output.dtype, rows.shape.output_dtype] == [DType::F32; 2];
-    let bytes = rows.rows.saturating_mul(rows.columns).saturating_mul(DType::F32.size());
+    let is_f32 = [desc.output.dtype, rows.dtype] == [DType::F32; 2];
+    let [count, columns] = rows.size;
+    let bytes = count.saturating_mul(columns).saturating_mul(DType::F32.size());
     let is = |slice: &DeviceSlice, other: &DeviceSlice| slice.region() == other.region();
     let others = if is(&a, &output) { &b } else { &a };
     let in_place = is(&a, &output) || is(&b, &output);

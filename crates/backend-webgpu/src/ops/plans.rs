@@ -148,12 +148,12 @@ impl Pretended {
             kind: self.kind,
         };
         let mut gpu = pollster::block_on(device::open(instance, adapter, info, self.limits(), false))?;
-        let usual = match self.kind {
+        gpu.profile = match self.kind {
             // Not as many as the machine has.
             DeviceKind::SoftwareAdapter => DeviceProfile::of_cores(2),
             kind => DeviceProfile::of(kind, self.tensor_cores),
         };
-        gpu.profile = DeviceProfile { compute_units: self.compute_units, ..usual };
+        gpu.profile.compute_units = self.compute_units;
         gpu.cooperative_matrices = self.tensor_cores;
         gpu.takes_spirv = self.tensor_cores;
         gpu.device_scope_barriers = self.barriers;

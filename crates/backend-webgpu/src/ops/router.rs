@@ -132,8 +132,8 @@ impl RouterProduct {
             && desc.beta == 0.0
             && desc.activation == Activation::Identity
             && (desc.trans_a, desc.trans_b) == (BackendTranspose::NoTrans, BackendTranspose::Trans);
-        let dtype = rows.shape.output_dtype;
-        let is_of_rows = (m, k) == (rows.rows, rows.columns)
+        let dtype = rows.dtype;
+        let is_of_rows = [m, k] == rows.size
             && m <= MOST_ROWS
             && [a.dtype, b.dtype, c.dtype] == [dtype, dtype, DType::F32]
             && rows.is_weighted()
@@ -163,17 +163,19 @@ pub(super) fn find_with_product(
     let Some(made) = ctx.made_before() else { return Ok(false) };
     let Some(product) = made.downcast_ref::<RouterProduct>() else { return Ok(false) };
     let Some(rows) = product.normed.downcast_ref::<NormedRows>() else { return Ok(false) };
-    let (Some(values), Some(tile)) = (values, Tile::choose(rows.columns)) else { return Ok(false) };
+    let [count, columns] = rows.size;
+    let (Some(values), Some(tile)) = (values, Tile::choose(columns)) else { return Ok(false) };
     let is_of_product = desc.dtype == DType::F32
-        && (desc.rows, desc.columns) == (rows.rows, product.experts)
+        && [desc.rows, desc.columns] == [count, product.experts]
         && ctx.output(input, DType::F32).is_at(&product.c);
-    let vectors = [&rows.x, &rows.weight, &product.b, &rows.y];
+    let x = rows.x.as_ref().unwrap_or(&rows.y);
+    let vectors = [x, &rows.weight, &product.b, &rows.y];
     let are_vectors = vectors.iter().all(|window| window.offset.is_multiple_of(VECTOR as u32));
     if !(is_of_product && are_vectors && ctx.has_fixup()) {
         return Ok(false);
     }
     let bias = product.bias.clone().unwrap_or_else(|| ctx.null());
-    let reads = [&rows.x, &rows.weight, &product.b, &bias];
+    let reads = [x, &rows.weight, &product.b, &bias];
     let (values, indices) = (ctx.output(values, DType::F32), ctx.output(indices, DType::U32));
     // Three launches need no memory for it.
     let Ok(fixup) = ctx.fixup() else { return Ok(false) };
@@ -184,10 +186,10 @@ pub(super) fn find_with_product(
         k: dim(op, "k", desc.k)?,
         flip: if desc.largest { u32::MAX } else { 0 },
         largest: dim(op, "k", place_of_largest(desc))?,
-        vectors: dim(op, "columns", rows.columns / VECTOR)?,
+        vectors: dim(op, "columns", columns / VECTOR)?,
         eps: rows.params.eps,
         has_bias: u32::from(product.bias.is_some()),
-        x: rows.x.offset / vector,
+        x: x.offset / vector,
         scale: rows.weight.offset / vector,
         b: product.b.offset / vector,
         b_ld: dim(op, "ldb", product.b_ld / VECTOR)?,
@@ -198,8 +200,8 @@ pub(super) fn find_with_product(
         indices: indices.offset,
     };
     let workgroups = product.experts.div_ceil(WORKGROUP / tile.lanes);
-    let grid = [dim(op, "columns", workgroups)?, dim(op, "rows", rows.rows)?, 1];
-    let variant = tile.variant(rows.shape.output_dtype, desc.softmax);
+    let grid = [dim(op, "columns", workgroups)?, dim(op, "rows", count)?, 1];
+    let variant = tile.variant(rows.dtype, desc.softmax);
     ctx.replace(
         op,
         (&made, Replaced::BothCalls),

@@ -7,7 +7,7 @@ use backend_api::{BackendResult, DType};
 use super::elementwise::in_output;
 use super::reduce::exponentials;
 use super::shared::long_work::in_parts_of_slices;
-use super::shared::row_groups::DeviceSize;
+use super::shared::row_groups::{DeviceSize, SliceParams};
 use super::shared::rows::{Rows, Slices};
 use super::shared::vec_width::VecWidth;
 use super::softmax_long::LongRows;
@@ -37,12 +37,7 @@ static SOFTMAX_APPLY: KernelSource = kernel!(
 
 params! {
     struct Params {
-        slices: u32,
-        // Elements of a slice, and between neighbours in it.
-        length: u32,
-        inner: u32,
-        row_group: u32,
-        stride: u32,
+        slices: SliceParams,
         // In vectors.
         x_offset: u32,
         y_offset: u32,
@@ -183,11 +178,7 @@ impl Call<'_> {
         let slices = desc.outer * desc.inner;
         let [x_offset, y_offset] = self.offsets(rows.vec_width);
         let params = Params {
-            slices: dim(op, "slices", slices)?,
-            length: dim(op, "axis", desc.length)?,
-            inner: dim(op, "inner", desc.inner)?,
-            row_group: rows.row_groups.size,
-            stride: rows.row_groups.stride,
+            slices: SliceParams::new(op, rows.row_groups, [slices, desc.length, desc.inner])?,
             x_offset,
             y_offset,
             rows_per_group: rows.seams.rows_per_group,

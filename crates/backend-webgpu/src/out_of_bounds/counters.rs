@@ -43,7 +43,7 @@ impl Counters {
 
     /// What every launch of the kernel needs.
     pub(crate) fn watch(&self, variant: &Variant) -> Watch {
-        Watch::new(variant, Arc::clone(&self.block))
+        Watch::new(variant, &self.block)
     }
 
     /// The kernel with its accesses counted; `None` for a text that is wrong, which is for its compiler to

@@ -42,20 +42,9 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    fn new(variant: &Variant, counters: Arc<Block>) -> Self {
-        let size = counters.size() as u64;
-        Self {
-            counters: Window {
-                block: counters,
-                start: 0,
-                size,
-                offset: 0,
-                item: 4,
-                max: u32::MAX,
-                operand: 0..size,
-            },
-            ranges_at: ranges_at(variant),
-        }
+    fn new(variant: &Variant, counters: &Arc<Block>) -> Self {
+        let bytes = 0..counters.size() as u64;
+        Self { counters: Window::of_bound(counters, bytes, 4, u32::MAX), ranges_at: ranges_at(variant) }
     }
 
     /// Adds the ranges of a dispatch's operands to its parameters, and binds the counters.

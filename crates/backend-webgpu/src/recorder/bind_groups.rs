@@ -1,5 +1,7 @@
 //! Bind groups, made once for each set of buffers.
 
+use std::ops::Range;
+
 use arrayvec::ArrayVec;
 use rustc_hash::FxHashMap;
 
@@ -14,14 +16,14 @@ const GENERATION: usize = 2048;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BindKey {
     signature: Signature,
-    /// Buffer, first byte and bytes of each binding: a binding shows a kernel its own bytes only.
-    windows: ArrayVec<(BufferId, u64, u64), MAX_BINDINGS>,
+    /// Buffer and bytes of each binding: a binding shows a kernel its own bytes only.
+    windows: ArrayVec<(BufferId, Range<u64>), MAX_BINDINGS>,
 }
 
 impl BindKey {
     pub(super) fn new(layout: &Layout, windows: &[Window]) -> Self {
         let windows = windows.iter().take(MAX_BINDINGS);
-        let windows = windows.map(|window| (window.block.id(), window.start, window.size)).collect();
+        let windows = windows.map(|window| (window.block.id(), window.bound.clone())).collect();
         Self { signature: layout.signature, windows }
     }
 }
@@ -72,8 +74,8 @@ pub(super) fn create(device: &wgpu::Device, layout: &Layout, windows: &[Window])
             binding,
             resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
                 buffer: window.block.buffer(),
-                offset: window.start,
-                size: wgpu::BufferSize::new(window.size),
+                offset: window.bound.start,
+                size: wgpu::BufferSize::new(window.size()),
             }),
         })
         .collect();

@@ -1,5 +1,6 @@
 //! What a binding shows of a buffer.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use backend_api::{BackendError, BackendResult, DType};
@@ -17,10 +18,8 @@ use crate::memory::{self, Block, DeviceSlice, Piece, are_cut};
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     pub(crate) block: Arc<Block>,
-    /// First byte bound.
-    pub(crate) start: u64,
-    /// Bytes bound.
-    pub(crate) size: u64,
+    /// The bytes bound.
+    pub(crate) bound: Range<u64>,
     /// Elements from there to the operand.
     pub(crate) offset: u32,
     /// Bytes of an element.
@@ -29,7 +28,7 @@ pub(crate) struct Window {
     pub(crate) max: u32,
     /// The operand's bytes in what is bound.
     #[cfg(feature = "count-out-of-bounds")]
-    pub(crate) operand: std::ops::Range<u64>,
+    pub(crate) operand: Range<u64>,
 }
 
 /// Bytes of the vectors that kernels read.
@@ -107,7 +106,8 @@ impl BindingLimits {
 impl Window {
     /// Whether it begins with the element that another window of elements of its type begins with.
     pub(crate) fn is_at(&self, other: &Self) -> bool {
-        self.block.id() == other.block.id() && (self.start, self.offset) == (other.start, other.offset)
+        self.block.id() == other.block.id()
+            && (self.bound.start, self.offset) == (other.bound.start, other.offset)
     }
 
     /// The window of a slice of `dtype` elements, a wide one if the slice is larger than what can be bound.
@@ -122,8 +122,7 @@ impl Window {
                 #[cfg(feature = "count-out-of-bounds")]
                 operand: offset..offset + slice.len as u64,
                 block,
-                start: 0,
-                size: whole,
+                bound: 0..whole,
                 offset: elements(offset, dtype),
                 item,
                 max,
@@ -135,9 +134,21 @@ impl Window {
             #[cfg(feature = "count-out-of-bounds")]
             operand: offset - start..offset - start + slice.len as u64,
             block,
-            start,
-            size,
+            bound: start..start + size,
             offset: elements(offset - start, dtype),
+            item,
+            max,
+        }
+    }
+
+    /// The window of an operand that is just what is bound, in elements of `item` bytes.
+    pub(crate) fn of_bound(block: &Arc<Block>, bound: Range<u64>, item: u8, max: u32) -> Self {
+        Self {
+            #[cfg(feature = "count-out-of-bounds")]
+            operand: 0..bound.end - bound.start,
+            block: Arc::clone(block),
+            bound,
+            offset: 0,
             item,
             max,
         }
@@ -145,28 +156,25 @@ impl Window {
 
     /// The window of words of one buffer.
     pub(crate) fn of_words(piece: Piece<'_>) -> Self {
-        let (start, size) = (piece.offset as u64, piece.len as u64);
-        Self {
-            #[cfg(feature = "count-out-of-bounds")]
-            operand: 0..size,
-            block: Arc::clone(piece.block),
-            start,
-            size,
-            offset: 0,
-            item: 4,
-            max: u32::MAX,
-        }
+        let start = piece.offset as u64;
+        Self::of_bound(piece.block, start..start + piece.len as u64, 4, u32::MAX)
     }
 
     /// The window where what it shows begins at `start` of another block.
     pub(crate) fn placed(&self, block: &Arc<Block>, start: u64) -> Self {
-        Self { block: Arc::clone(block), start, ..self.clone() }
+        Self { block: Arc::clone(block), bound: start..start + self.size(), ..self.clone() }
+    }
+
+    /// Number of bytes bound.
+    pub(crate) const fn size(&self) -> u64 {
+        self.bound.end - self.bound.start
     }
 
     /// Whether the operand is larger than what can be bound, or lies in several buffers.
     pub(crate) fn is_wide(&self) -> bool {
         // A window shows bytes of a block, which are counted in `usize`.
-        self.size > u64::from(self.max) || self.block.is_cut_within(self.start as usize, self.size as usize)
+        self.size() > u64::from(self.max)
+            || self.block.is_cut_within(self.bound.start as usize, self.size() as usize)
     }
 
     /// The bytes by which a launch that accesses the operand's first `elements` elements passes what can be bound, or
@@ -175,7 +183,7 @@ impl Window {
         if !self.is_wide() {
             return 0;
         }
-        excess(u64::from(self.max), self.block.part_len(), self.start, self.bytes_of(elements))
+        excess(u64::from(self.max), self.block.part_len(), self.bound.start, self.bytes_of(elements))
     }
 
     /// How many items of so many elements can be bound at once, wherever the first one begins.
@@ -189,7 +197,7 @@ impl Window {
     pub(crate) fn truncated(&self, elements: usize) -> Self {
         let mut window = self.clone();
         if self.is_wide() {
-            window.size = self.bytes_of(elements);
+            window.bound.end = window.bound.start + self.bytes_of(elements);
             #[cfg(feature = "count-out-of-bounds")]
             {
                 window.operand.end = window.operand.start + (elements * usize::from(self.item)) as u64;
@@ -201,7 +209,7 @@ impl Window {
     /// The bytes to bind for `elements` elements: whole vectors, as some kernels read these, while there are any.
     fn bytes_of(&self, elements: usize) -> u64 {
         let end = (u64::from(self.offset) + elements as u64).saturating_mul(u64::from(self.item));
-        end.div_ceil(VECTOR_BYTES).max(1).saturating_mul(VECTOR_BYTES).min(self.size)
+        end.div_ceil(VECTOR_BYTES).max(1).saturating_mul(VECTOR_BYTES).min(self.size())
     }
 
     /// Where `count` items of the operand, `stride` elements apart, are best divided as a buffer ends among them: the items
@@ -209,13 +217,13 @@ impl Window {
     pub(crate) fn cut(&self, stride: usize, count: usize) -> Option<usize> {
         let item = stride.saturating_mul(usize::from(self.item));
         // Within a block, whose bytes are counted in `usize`.
-        let start = self.start as usize + self.offset as usize * usize::from(self.item);
+        let start = self.bound.start as usize + self.offset as usize * usize::from(self.item);
         cut(u64::from(self.max), self.block.part_len(), start, item, count)
     }
 
     /// Whether a kernel can bind all that it shows.
     pub(crate) fn is_bindable(&self) -> bool {
-        self.size <= u64::from(self.max)
+        self.size() <= u64::from(self.max)
     }
 
     /// # Errors
@@ -225,13 +233,13 @@ impl Window {
             return Ok(());
         }
         // A buffer's size fits in `usize`, and so does the most that can be bound of it.
-        let [requested, max] = [self.size as usize, self.max as usize];
+        let [requested, max] = [self.size() as usize, self.max as usize];
         Err(BackendError::Limit { op, what: UNNAMED, requested, max })
     }
 
     /// Whether what it shows begins in a slice of its block.
     pub(crate) fn begins_in(&self, slice: &DeviceSlice) -> bool {
-        let byte = self.start as usize + self.offset as usize * usize::from(self.item);
+        let byte = self.bound.start as usize + self.offset as usize * usize::from(self.item);
         (slice.offset..slice.offset + slice.len).contains(&byte)
     }
 
@@ -255,15 +263,14 @@ impl Window {
         let item = u64::from(self.item);
         let skip = (u64::from(self.offset) + elements as u64).saturating_mul(item);
         // At a multiple of the alignment in the buffer, as `Run` takes it to be.
-        let first = (self.start + skip) / PART_ALIGNMENT * PART_ALIGNMENT;
-        let unbound = first.saturating_sub(self.start).min(self.size);
+        let first = (self.bound.start + skip) / PART_ALIGNMENT * PART_ALIGNMENT;
+        let unbound = first.saturating_sub(self.bound.start).min(self.size());
         let start = skip.saturating_sub(unbound);
         Self {
             #[cfg(feature = "count-out-of-bounds")]
             operand: start..(self.operand.end - unbound).max(start),
             block: Arc::clone(&self.block),
-            start: self.start + unbound,
-            size: self.size - unbound,
+            bound: self.bound.start + unbound..self.bound.end,
             offset: u32::try_from(start / item.max(1)).unwrap_or(u32::MAX),
             ..*self
         }
@@ -273,8 +280,8 @@ impl Window {
     /// operand's; the buffer has the rest. Where accesses are counted, that rest counts as the operand's.
     #[cfg(feature = "count-out-of-bounds")]
     pub(crate) fn by_vectors(mut self) -> Self {
-        let std::ops::Range { start, end } = self.operand;
-        self.operand = start / 16 * 16..end.next_multiple_of(16).min(self.size);
+        let Range { start, end } = self.operand;
+        self.operand = start / 16 * 16..end.next_multiple_of(16).min(self.size());
         self
     }
 
@@ -287,7 +294,7 @@ impl Window {
     /// First byte and bytes bound, if these aren't all of a buffer.
     #[cfg(test)]
     pub(crate) fn part(&self) -> Option<[u64; 2]> {
-        (self.size < self.block.size() as u64).then_some([self.start, self.size])
+        (self.size() < self.block.size() as u64).then_some([self.bound.start, self.size()])
     }
 
     /// Whether both are in one buffer, which can't be read and written in one dispatch.
@@ -321,7 +328,7 @@ mod tests {
 
     /// First byte and bytes bound, and the element at which the operand begins.
     fn bound(window: &Window) -> (u64, u64, u32) {
-        (window.start, window.size, window.offset)
+        (window.bound.start, window.size(), window.offset)
     }
 
     #[test]

@@ -25,11 +25,36 @@ static DEQUANTIZE: KernelSource = kernel!(
 );
 
 params! {
-    struct Params {
+    /// Keys or values that are written without anything between them.
+    pub(super) struct PackedParams {
+        // Units of all vectors.
         total: u32,
         heads: u32,
         tokens: u32,
+        // Units of a vector.
         dim: u32,
+    }
+}
+
+impl PackedParams {
+    pub(super) fn new(
+        op: &'static str,
+        desc: &AttentionDesc,
+        total: usize,
+        length: usize,
+    ) -> BackendResult<Self> {
+        Ok(Self {
+            total: dim(op, "elements", total)?,
+            heads: dim(op, "heads", desc.kv_heads)?,
+            tokens: dim(op, "seq_kv", desc.seq_kv)?,
+            dim: dim(op, "head_dim", length)?,
+        })
+    }
+}
+
+params! {
+    struct Params {
+        sizes: PackedParams,
         // The first word, and strides in words.
         blocks: u32,
         by_batch: u32,
@@ -125,10 +150,7 @@ fn dequantized(
     let scratch = ctx.output(&ctx.scratch(op, bytes)?, desc.dtype);
     let stride = |extent: usize, stride| if extent > 1 { dim(op, "stride", stride) } else { Ok(0) };
     let params = Params {
-        total: dim(op, "elements", elements / 4)?,
-        heads: dim(op, "heads", desc.kv_heads)?,
-        tokens: dim(op, "seq_kv", desc.seq_kv)?,
-        dim: dim(op, "head_dim", length)?,
+        sizes: PackedParams::new(op, desc, elements / 4, length)?,
         blocks: blocks.offset,
         by_batch: stride(desc.batch, layout.batch)?,
         by_head: stride(desc.kv_heads, layout.head)?,

@@ -38,17 +38,27 @@ pub(super) fn pieces(elements: usize, [for_each, at_a_time]: [usize; 2]) -> usiz
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parts {
     /// Tiles, each of so many rows that share keys.
-    pub(super) tiles: usize,
-    pub(super) rows: usize,
+    tiles: usize,
+    rows: usize,
     /// Pieces of the keys.
-    pub(super) pieces: usize,
+    pieces: usize,
     /// Elements of a row of O.
-    pub(super) columns: usize,
+    columns: usize,
     /// Nanoseconds of an iteration.
-    pub(super) iteration: usize,
+    iteration: usize,
 }
 
 impl Parts {
+    /// Of pieces that become rows of O of so many `columns`.
+    pub(super) const fn new(
+        [tiles, rows]: [usize; 2],
+        pieces: usize,
+        columns: usize,
+        iteration: usize,
+    ) -> Self {
+        Self { tiles, rows, pieces, columns, iteration }
+    }
+
     /// Whether this can be done on the device.
     pub(super) fn fit(self, ctx: &OpContext) -> bool {
         let words = self.words_of_tile().saturating_mul(self.tiles).saturating_add(FIXUP_COUNTERS);

@@ -29,7 +29,6 @@ use backend_api::desc::{AttentionAlignment, AttentionDesc};
 use backend_api::{BackendError, BackendResult, DType};
 
 use super::copy_bytes::copy_bytes;
-use super::shared::iterations;
 use super::shared::long_work::{explain_parts, in_parts};
 use super::where_cond::numbers_where;
 use crate::kernels::{Variant, params};
@@ -37,8 +36,7 @@ use crate::memory::DeviceSlice;
 use crate::ops::op_context::OpContext;
 
 use part::Part;
-use pieces::Output;
-use plan::{Kernel, Plan};
+use plan::Plan;
 use problem::{Params, Problem, Windows, has_natural_scores, has_small_scores, params};
 use types::{FLOATS, Reader, Types, every_types, types};
 
@@ -104,7 +102,7 @@ fn run_part(ctx: &OpContext, op: &'static str) -> impl FnMut(&Part) -> BackendRe
         let (desc, windows) = (&part.desc, &*part.bound());
         let plan = Plan::choose(ctx, desc, windows);
         tracing::trace!(op, %plan, "attention");
-        run(Problem { ctx, op, desc, windows }, &plan)
+        plan.launch(Problem { ctx, op, desc, windows })
     }
 }
 
@@ -159,21 +157,6 @@ fn windows(
     let table = input(&table, DType::U32)?;
     let sinks = input(&sinks, DType::F32)?.near();
     Ok(Some((Windows { q, k, v, mask, lengths, table, sinks, lse: ctx.sink(), o }, lse)))
-}
-
-fn run(problem: Problem<'_>, plan: &Plan) -> BackendResult<()> {
-    let Problem { ctx, op, desc, .. } = problem;
-    let Plan { kernel, wide, division, fixup } = *plan;
-    iterations::require(ctx, op, "seq_kv", plan.keys_of_workgroup(desc), kernel.iterations(desc))?;
-    let splits = division.pieces();
-    let output = if fixup { Output::FixedUp } else { Output::Parts };
-    match kernel {
-        Kernel::Flash(tile) => flash::run(problem, tile, wide, division),
-        Kernel::Cooperative(tile) => cooperative::run(problem, tile),
-        Kernel::DecodeCooperative(tile) => decode_cooperative::run(problem, tile, splits, output),
-        Kernel::Decode(workgroup) => decode::run(problem, workgroup, splits, output),
-        Kernel::Split(rows) => split::run(problem, rows, wide, splits, output),
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use backend_api::kv::KvFormat;
 use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType};
 
-use super::blocks::{in_words, words};
+use super::blocks::{PackedParams, in_words, words};
 use super::part::Part;
 use super::pieces::{Pieces, ROWS};
 use super::plan::FEW_QUERIES_OF_BLOCKS;
@@ -25,10 +25,7 @@ static GATHER_BLOCKS: KernelSource = kernel!(
 
 params! {
     struct Params {
-        total: u32,
-        heads: u32,
-        tokens: u32,
-        dim: u32,
+        sizes: PackedParams,
         // The first unit of the pool, and strides.
         pool: u32,
         by_block: u32,
@@ -131,10 +128,7 @@ fn gathered(
         all.map(|x| if wide { x / vector } else { x });
     let all_units = checked_product(op, "elements", &[desc.batch, desc.kv_heads, desc.seq_kv, units])?;
     let params = Params {
-        total: dim(op, "elements", all_units)?,
-        heads: dim(op, "heads", desc.kv_heads)?,
-        tokens: dim(op, "seq_kv", desc.seq_kv)?,
-        dim: dim(op, "head_dim", units)?,
+        sizes: PackedParams::new(op, desc, all_units, units)?,
         pool: dim(op, "offset", pool_offset)?,
         by_block: dim(op, "stride", by_block)?,
         by_head: dim(op, "stride", by_head)?,

@@ -11,13 +11,6 @@ use crate::device::DeviceProfile;
 use crate::ops::shared::long_work::{Divisible, middle};
 use crate::recorder::Window;
 
-/// Queries that kernels for long sequences give to one workgroup.
-const TILE: usize = 64;
-/// The most queries for which every kernel spreads the keys over workgroups.
-const FEW: usize = 8;
-/// Seconds of a single workgroup that are worth a launch of its own.
-const MAX_ALONE: f64 = 1.0;
-
 /// Some sequences of a call, some heads of one, or some queries of one head.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
@@ -27,6 +20,12 @@ pub(super) struct Part {
 
 impl Divisible for Part {
     fn seconds(&self, profile: &DeviceProfile) -> f64 {
+        /// Queries that kernels for long sequences give to one workgroup.
+        const TILE: usize = 64;
+        /// The most queries for which every kernel spreads the keys over workgroups.
+        const FEW: usize = 8;
+        /// Seconds of a single workgroup that are worth a launch of its own.
+        const MAX_ALONE: f64 = 1.0;
         let total = self.flops_seconds(profile);
         let &AttentionDesc { batch, heads, seq_q, .. } = &self.desc;
         if seq_q <= FEW {

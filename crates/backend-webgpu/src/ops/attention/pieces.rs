@@ -174,7 +174,7 @@ impl Pieces {
     pub(super) fn run(self, problem: Problem<'_>, variant: &Variant, output: Output) -> BackendResult<()> {
         let Problem { ctx, op, desc, windows } = problem;
         let Windows { q, k, v, lengths, sinks, lse, o, .. } = windows;
-        let mask = windows.mask_or_table(desc);
+        let mask = problem.mask_or_table();
         let (params, grid) = (self.params(problem)?, self.grid(desc));
         let launch = |beside: &[&Window], output: &Window| {
             let reads = [&[q, k, v, mask, lengths, sinks], beside].concat();
@@ -213,7 +213,7 @@ pub(super) fn parts(problem: Problem<'_>, pieces: usize) -> BackendResult<Window
 pub(super) fn combine(problem: Problem<'_>, parts: &Window, pieces: usize) -> BackendResult<()> {
     let Problem { ctx, op, desc, windows } = problem;
     let Windows { q, k, v, lengths, lse, o, .. } = windows;
-    let mask = windows.mask_or_table(desc);
+    let mask = problem.mask_or_table();
     let rows = checked_product(op, "rows", &[desc.batch, desc.heads, desc.seq_q])?;
     let params = params(problem, rows, pieces)?;
     let inputs = [parts, q, k, v, mask, lengths, lse];

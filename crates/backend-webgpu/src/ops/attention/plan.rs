@@ -4,13 +4,13 @@ use std::fmt;
 
 use backend_api::desc::{AttentionDesc, HeadLayout};
 use backend_api::kv::KvFormat;
-use backend_api::{DType, DeviceKind};
+use backend_api::{BackendResult, DType, DeviceKind};
 
-use super::cooperative::CooperativeTile;
+use super::cooperative::{self, CooperativeTile};
 use super::flash::{self, FlashTile};
 use super::flash_pieces::FlashPieces;
 use super::pieces::{Division, Output, Pieces, ROWS, bytes_of_parts, rows_for, seen_keys, shared_rows};
-use super::{KernelOverride, Windows, decode, decode_cooperative, fixup, has_small_scores, split};
+use super::{KernelOverride, Problem, Windows, decode, decode_cooperative, fixup, has_small_scores, split};
 use crate::ops::op_context::OpContext;
 use crate::ops::shared::iterations;
 use crate::recorder::Window;
@@ -29,12 +29,12 @@ pub(super) enum Kernel {
 /// How attention is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plan {
-    pub(super) kernel: Kernel,
+    kernel: Kernel,
     /// Whether operands are read 16 bytes at a time, or keys and values as blocks.
-    pub(super) wide: bool,
-    pub(super) division: Division,
+    wide: bool,
+    division: Division,
     /// Whether the last workgroup puts these together.
-    pub(super) fixup: bool,
+    fixup: bool,
 }
 
 /// The most queries for which the keys are split: of numbers, and of blocks, which only such kernels read.
@@ -62,15 +62,6 @@ const LEAST_KEYS: usize = 64;
 /// (7); of f32 5.5 and 5.9 for 160 keys (5 steps), 6.3 and 5.8 for 220 (7).
 const MOST_NARROW_STEPS: usize = 5;
 
-/// Nanoseconds of a step of a wide workgroup, and by how much attention/decode_cooperative takes longer besides putting pieces
-/// together. On an H200, heads of 64 take 6.2, 6.9 and 7.5 µs for 2, 3 and 4 steps, and 6.5 so; those of 128 over 8 of keys 6.2,
-/// 6.9, 7.6 and 6.7, over 4 6.1, 6.8, 7.5 and 7.6 to 7.8.
-const WIDE_STEP: usize = 700;
-const COOPERATIVE_EXTRA: usize = 1000;
-
-/// Steps of a wide workgroup that may take longer than that.
-const LEAST_SLOW_STEPS: usize = 3;
-
 impl Kernel {
     /// Every kernel in every tile.
     pub(super) fn all() -> impl Iterator<Item = Self> {
@@ -94,7 +85,7 @@ impl Kernel {
     }
 
     /// The most iterations of an invocation's loops for each key that it sees.
-    pub(super) const fn iterations(self, desc: &AttentionDesc) -> usize {
+    const fn iterations(self, desc: &AttentionDesc) -> usize {
         match self {
             Self::Flash(_) => flash::ITERATIONS,
             Self::Cooperative(_) => 40,
@@ -119,12 +110,12 @@ impl Kernel {
     /// What its last workgroups would put together of so many pieces, if the device has room for that.
     fn parts(self, ctx: &OpContext, desc: &AttentionDesc, pieces: usize) -> Option<fixup::Parts> {
         let rows = self.rows().filter(|_| desc.lse.is_none())?;
-        let (tiles, rows) = (Pieces::tiles(desc, rows), rows.min(shared_rows(desc)));
+        let tiles = [Pieces::tiles(desc, rows), rows.min(shared_rows(desc))];
         let iteration = match self {
             Self::DecodeCooperative(_) => fixup::COOPERATIVE_ITERATION,
             _ => fixup::ITERATION,
         };
-        let parts = fixup::Parts { tiles, rows, pieces, columns: desc.v_head_dim, iteration };
+        let parts = fixup::Parts::new(tiles, pieces, desc.v_head_dim, iteration);
         parts.fit(ctx).then_some(parts)
     }
 
@@ -226,13 +217,29 @@ impl Plan {
     }
 
     /// The most keys of a workgroup.
-    pub(super) fn keys_of_workgroup(&self, desc: &AttentionDesc) -> usize {
+    fn keys_of_workgroup(self, desc: &AttentionDesc) -> usize {
         let seen = seen_keys(desc);
         match self.kernel {
             // Its pieces are of all keys, of which a window may lie in one.
             Kernel::Flash(tile) => FlashPieces::new(tile, desc, self.division)
                 .map_or(seen, |pieces| pieces.length.saturating_mul(tile.block()).min(seen)),
             _ => seen.div_ceil(self.division.pieces()),
+        }
+    }
+
+    /// Launches the kernel, and what puts its pieces together.
+    pub(super) fn launch(self, problem: Problem<'_>) -> BackendResult<()> {
+        let Problem { ctx, op, desc, .. } = problem;
+        let Self { kernel, wide, division, fixup } = self;
+        iterations::require(ctx, op, "seq_kv", self.keys_of_workgroup(desc), kernel.iterations(desc))?;
+        let splits = division.pieces();
+        let output = if fixup { Output::FixedUp } else { Output::Parts };
+        match kernel {
+            Kernel::Flash(tile) => flash::run(problem, tile, wide, division),
+            Kernel::Cooperative(tile) => cooperative::run(problem, tile),
+            Kernel::DecodeCooperative(tile) => decode_cooperative::run(problem, tile, splits, output),
+            Kernel::Decode(workgroup) => decode::run(problem, workgroup, splits, output),
+            Kernel::Split(rows) => split::run(problem, rows, wide, splits, output),
         }
     }
 
@@ -340,6 +347,13 @@ fn tile_of_fragments(desc: &AttentionDesc) -> Option<decode_cooperative::Tile> {
 /// The kernel for few queries that should be the fastest of those that are possible, if any is, and the
 /// pieces of keys.
 fn for_few_queries(ctx: &OpContext, desc: &AttentionDesc, windows: &Windows) -> Option<(Kernel, usize)> {
+    /// Nanoseconds of a step of a wide workgroup, and by how much attention/decode_cooperative takes longer besides putting
+    /// pieces together. On an H200, heads of 64 take 6.2, 6.9 and 7.5 µs for 2, 3 and 4 steps, and 6.5 so; those of 128 over 8
+    /// of keys 6.2, 6.9, 7.6 and 6.7, over 4 6.1, 6.8, 7.5 and 7.6 to 7.8.
+    const WIDE_STEP: usize = 700;
+    const COOPERATIVE_EXTRA: usize = 1000;
+    /// Steps of a wide workgroup that may take longer than that.
+    const LEAST_SLOW_STEPS: usize = 3;
     let shared = shared_rows(desc);
     let rows = rows_for(shared);
     let cooperative = tile_of_fragments(desc).map(|tile| (Kernel::DecodeCooperative(tile), tile.rows));

@@ -50,13 +50,6 @@ pub(super) struct Windows {
     pub(super) o: Window,
 }
 
-impl Windows {
-    /// What kernels that read blocks of a pool bind as the mask: the block table, if there is one.
-    pub(super) fn mask_or_table(&self, desc: &AttentionDesc) -> &Window {
-        if desc.block_table.is_some() { &self.table } else { &self.mask }
-    }
-}
-
 /// A call, or a part of one, to be launched: on a device, of operands in memory.
 #[derive(Clone, Copy)]
 pub(super) struct Problem<'a> {
@@ -65,6 +58,13 @@ pub(super) struct Problem<'a> {
     pub(super) op: &'static str,
     pub(super) desc: &'a AttentionDesc,
     pub(super) windows: &'a Windows,
+}
+
+impl Problem<'_> {
+    /// What kernels that read blocks of a pool bind as the mask: the block table, if there is one.
+    pub(super) fn mask_or_table(&self) -> &Window {
+        if self.desc.block_table.is_some() { &self.windows.table } else { &self.windows.mask }
+    }
 }
 
 /// The parameters for so many tiles, with the keys in so many pieces, or for attention/flash in pieces of so many blocks.

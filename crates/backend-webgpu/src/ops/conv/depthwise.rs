@@ -4,7 +4,7 @@ use backend_api::desc::ImageLayout;
 use backend_api::support::{ConvGather, checked_product};
 use backend_api::{Activation, BackendResult, DType};
 
-use super::job::ENOUGH;
+use super::job::launch_unshared;
 use super::params::Params;
 use super::{Job, direct};
 use crate::kernels::{Constant as _, KernelSource, Target, Values, Variant, constants, kernel};
@@ -57,7 +57,7 @@ impl Window {
                 })
         };
         let mut all = Self::ALL.iter().filter(has).copied();
-        let enough = ENOUGH.saturating_mul(compute_units);
+        let enough = direct::ENOUGH.saturating_mul(compute_units);
         let occupies = |window: &Self| window.invocations(gather) >= enough;
         all.clone().find(occupies).or_else(|| all.next_back())
     }
@@ -144,7 +144,7 @@ pub(super) fn launch(ctx: &OpContext, op: &'static str, job: &Job) -> BackendRes
     let invocations =
         checked_product(op, "invocations", &[job.gather.batch, down, across, job.gather.groups / FOUR])?;
     let params = Params { tiles: dim(op, "invocations", invocations)?, ..Params::new(op, job)? };
-    job.launch_unshared(ctx, op, &window.variant(job.dtype, job.activation), &params, invocations)
+    launch_unshared(ctx, op, job, &window.variant(job.dtype, job.activation), &params, invocations)
 }
 
 #[cfg(test)]

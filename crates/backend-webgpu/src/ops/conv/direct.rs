@@ -6,7 +6,7 @@ use backend_api::desc::ImageLayout;
 use backend_api::support::{ConvGather, checked_product};
 use backend_api::{Activation, BackendResult, DType, DeviceKind};
 
-use super::job::ENOUGH;
+use super::job::launch_unshared;
 use super::params::Params;
 use super::{Job, repack_filter, split};
 use crate::device::h200;
@@ -25,6 +25,9 @@ pub(super) static DIRECT: KernelSource = KernelSource {
     )
 };
 
+/// Invocations that share nothing, of which so many occupy a compute unit.
+pub(super) const ENOUGH: usize = 512;
+
 /// Rows of an invocation, and the filters that it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Kind {
@@ -36,25 +39,23 @@ struct Kind {
 }
 
 impl Kind {
-    const ANY: Self = Self::new(4, 0, 1);
+    const ANY: Self = Self { rows: 4, side: 0, step: 1 };
 
-    /// Every kind. Of two for the same filters, the one with more rows comes first.
-    const ALL: [Self; 11] = [
-        Self::ANY,
-        Self::new(8, 1, 1),
-        Self::new(8, 3, 1),
-        Self::new(2, 3, 1),
-        Self::new(8, 5, 1),
-        Self::new(2, 5, 1),
-        Self::new(8, 7, 1),
-        Self::new(4, 3, 2),
-        Self::new(1, 3, 2),
-        Self::new(4, 5, 2),
-        Self::new(4, 7, 2),
-    ];
-
-    const fn new(rows: usize, side: usize, step: usize) -> Self {
-        Self { rows, side, step }
+    /// The kinds for square filters, by their side and step. Of two for the same filters, the one with more rows comes first.
+    fn squares() -> impl DoubleEndedIterator<Item = Self> + Clone {
+        let by_filters: [(usize, usize, &[usize]); 7] = [
+            (1, 1, &[8]),
+            (3, 1, &[8, 2]),
+            (5, 1, &[8, 2]),
+            (7, 1, &[8]),
+            (3, 2, &[4, 1]),
+            (5, 2, &[4]),
+            (7, 2, &[4]),
+        ];
+        let all = |(side, step, rows): (usize, usize, &'static [usize])| {
+            rows.iter().map(move |&rows| Self { rows, side, step })
+        };
+        by_filters.into_iter().flat_map(all)
     }
 
     /// The kind for a convolution: of those for its filters the first that occupies the device, or the last.
@@ -63,8 +64,8 @@ impl Kind {
         let single = gather.channels == 1
             && vertical.dilation == 1
             && [vertical, horizontal].iter().all(|axis| !axis.transposed || axis.stride == 1);
-        let is_its = |kind: &&Self| gather.filter == [kind.side; 2] && vertical.stride == kind.step;
-        let mut its = Self::ALL.iter().filter(|kind| single && is_its(kind)).copied();
+        let is_its = |kind: &Self| gather.filter == [kind.side; 2] && vertical.stride == kind.step;
+        let mut its = Self::squares().filter(|kind| single && is_its(kind));
         let enough = ENOUGH.saturating_mul(compute_units);
         let occupies = |kind: &Self| kind.invocations(gather) >= enough;
         its.clone().find(occupies).or_else(|| its.next_back()).unwrap_or(Self::ANY)
@@ -129,7 +130,8 @@ for (var r = 0u; r < params.filter_height; r++) {{
 
 pub(super) fn variants() -> Vec<Variant> {
     let types = [DType::F32, DType::F16].into_iter();
-    let both = types.flat_map(|dtype| Kind::ALL.map(|kind| (kind, dtype)));
+    let both =
+        types.flat_map(|dtype| iter::once(Kind::ANY).chain(Kind::squares()).map(move |kind| (kind, dtype)));
     both.flat_map(|(kind, dtype)| Activation::ALL.iter().map(move |&a| kind.variant(dtype, a))).collect()
 }
 
@@ -197,7 +199,7 @@ pub(super) fn launch(ctx: &OpContext, op: &'static str, job: &Job) -> BackendRes
         tiles: dim(op, "invocations", invocations)?,
         ..Params::new(op, &job)?
     };
-    job.launch_unshared(ctx, op, &kind.variant(job.dtype, job.activation), &params, invocations)
+    launch_unshared(ctx, op, &job, &kind.variant(job.dtype, job.activation), &params, invocations)
 }
 
 #[cfg(test)]
@@ -207,8 +209,8 @@ mod tests {
 
     #[test]
     fn every_row_meets_each_tap_of_a_square_once() {
-        for kind in Kind::ALL.iter().filter(|kind| kind.side > 0) {
-            let &Kind { rows, side, step } = kind;
+        for kind in Kind::squares() {
+            let Kind { rows, side, step } = kind;
             let target = Target { immediates: true, unroll: true };
             let text = compose(&kind.variant(DType::F32, Activation::Identity), target);
             let mut found: Vec<&str> =

@@ -48,19 +48,11 @@ pub(super) struct Block {
 
 impl Block {
     /// Every block.
-    pub(super) const ALL: [Self; 8] = [
-        Self::new(8, 4, 1),
-        Self::new(8, 1, 1),
-        Self::new(8, 2, 4),
-        Self::new(8, 1, 16),
-        Self::new(4, 4, 1),
-        Self::new(4, 1, 1),
-        Self::new(4, 2, 4),
-        Self::new(4, 1, 16),
-    ];
-
-    const fn new(filters: usize, pixels: usize, parts: usize) -> Self {
-        Self { filters, pixels, parts }
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        let shares = [(4, 1), (1, 1), (2, 4), (1, 16)];
+        [8, 4]
+            .into_iter()
+            .flat_map(move |filters| shares.map(|(pixels, parts)| Self { filters, pixels, parts }))
     }
 
     fn variant(self, types: [DType; 2], vectors: bool, activation: Activation) -> Variant {
@@ -177,7 +169,7 @@ workgroupBarrier();
 
 pub(super) fn variants() -> Vec<Variant> {
     let mut variants = Vec::new();
-    for (block, vectors) in Block::ALL.into_iter().flat_map(|block| [(block, false), (block, true)]) {
+    for (block, vectors) in Block::all().flat_map(|block| [(block, false), (block, true)]) {
         for dtype in [DType::F32, DType::F16] {
             let of = |&activation| block.variant([dtype; 2], vectors, activation);
             variants.extend(Activation::ALL.iter().map(of));
@@ -197,7 +189,7 @@ pub(super) fn fastest(ctx: &OpContext, gather: &ConvGather) -> Option<((Block, u
     if !is_few || ctx.gpu().info.kind == DeviceKind::SoftwareAdapter {
         return None;
     }
-    let possible = Block::ALL.into_iter().filter(|block| block.is_possible(ctx, gather));
+    let possible = Block::all().filter(|block| block.is_possible(ctx, gather));
     let compute_units = ctx.profile().compute_units;
     let time = |block: Block, taps, groups| block.time(gather, taps, groups, compute_units);
     split::cheapest(ctx, gather, possible, time)
@@ -236,7 +228,7 @@ mod tests {
 
     #[test]
     fn workgroups_take_what_their_text_says() {
-        for (block, vectors) in Block::ALL.into_iter().flat_map(|block| [(block, false), (block, true)]) {
+        for (block, vectors) in Block::all().flat_map(|block| [(block, false), (block, true)]) {
             let variant = block.variant([DType::F32; 2], vectors, Activation::Identity);
             assert_room(&variant, 0, Block::fits);
         }
@@ -244,7 +236,7 @@ mod tests {
 
     #[test]
     fn every_pixel_meets_every_filter_in_four_channels() {
-        for block in Block::ALL {
+        for block in Block::all() {
             let Block { filters, pixels, .. } = block;
             let target = Target { immediates: true, unroll: true };
             let text = compose(&block.variant([DType::F32; 2], false, Activation::Identity), target);

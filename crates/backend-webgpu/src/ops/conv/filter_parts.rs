@@ -224,7 +224,7 @@ mod tests {
         let backend = plans::of_h200();
         let call = backend.context("test").unwrap();
         let ctx = &call.context;
-        let byte = |window: &Window| window.start + u64::from(window.offset) * u64::from(window.item);
+        let byte = |window: &Window| window.bound.start + u64::from(window.offset) * u64::from(window.item);
         for (sizes, parts) in [
             ([1, 5, 2], FilterParts::Groups(2)),
             ([3, 5, 2], FilterParts::Groups(2)),
@@ -261,7 +261,7 @@ mod tests {
                     if is_stored {
                         assert_eq!(byte(&part.filter), address(&whole.filter, first * taps), "{what}");
                     } else {
-                        assert!(part.filter.size >= (count * taps * 4) as u64, "{what}");
+                        assert!(part.filter.size() >= (count * taps * 4) as u64, "{what}");
                     }
                     let of_bias = if biased { first } else { 0 };
                     assert_eq!(byte(&part.bias), address(&whole.bias, of_bias), "biases of {what}");
@@ -271,7 +271,7 @@ mod tests {
                         assert_eq!(byte(&part.input), image, "images of {what}");
                         assert_eq!(byte(&part.output), address(&whole.output, first * pixels), "{what}");
                     } else {
-                        assert!(part.output.size >= (batch * count * pixels * 4) as u64, "{what}");
+                        assert!(part.output.size() >= (batch * count * pixels * 4) as u64, "{what}");
                         assert!(!part.output.shares_buffer(&whole.output), "{what}");
                     }
                     first += count;
@@ -318,7 +318,7 @@ mod tests {
                 assert_eq!((count, first.gather.channels), (step, 3));
                 assert!(step < all && (step <= most || step == 1 || groups > 1), "{parts} of {most}");
                 if divides_filters {
-                    assert_eq!(first.filter.size, (8 + step as u64 * 72).next_multiple_of(16), "{parts}");
+                    assert_eq!(first.filter.size(), (8 + step as u64 * 72).next_multiple_of(16), "{parts}");
                 }
             }
         }

@@ -6,19 +6,11 @@ use backend_api::support::{ConvGather, checked_product};
 use backend_api::{BackendResult, DType};
 
 use super::Job;
-use super::nchw_to_nhwc::{EIGHT, scratch_of_vec8s};
+use super::nchw_to_nhwc::{EIGHT, eight_copies, grid, scratch_of_vec8s};
 use crate::kernels::{KernelSource, Variant, kernel, params};
-use crate::ops::op_context::{OpContext, WORKGROUP, dim, dims, linear_grid};
+use crate::ops::op_context::{OpContext, dim, dims};
 
-// It is only there for tensor cores. Elsewhere, both outputs might lie in one buffer.
-static FOLD_PIXELS: KernelSource = KernelSource {
-    cooperative: true,
-    ..kernel!(
-        native "conv/fold_pixels", libs: [EIGHT_COPIES],
-        types: ["T"], constants: [], params: Params,
-        reads: ["input: T", "filter_values: T"], writes: ["folded_filters: vec4<u32>", "output: vec4<u32>"],
-    )
-};
+static FOLD_PIXELS: KernelSource = eight_copies!("conv/fold_pixels", "folded_filters: vec4<u32>");
 
 params! {
     struct Params {
@@ -90,9 +82,7 @@ pub(super) fn fold(ctx: &OpContext, op: &'static str, job: &Job) -> BackendResul
     let total = checked_product(op, "scratch", &[batch, height, gather.source[1]])?;
     let total_filters = checked_product(op, "scratch", &[filters, filter[0], gather.filter[1]])?;
     let (input, weights) = (scratch_of_vec8s(ctx, op, total)?, scratch_of_vec8s(ctx, op, total_filters)?);
-    let [first_filters, workgroups_of_filters] =
-        [total, total_filters].map(|total| total.div_ceil(WORKGROUP));
-    let grid = linear_grid(op, first_filters + workgroups_of_filters)?;
+    let (first_filters, grid) = grid(op, total, total_filters)?;
     let [total, height, width, width_out, first_filters] =
         dims(op, "pixels", [total, height, width, gather.source[1], first_filters])?;
     let [total_filters, filter_height, filter_width, filter_width_out] =

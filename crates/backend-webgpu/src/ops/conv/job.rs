@@ -10,12 +10,6 @@ use crate::ops::op_context::{OpContext, linear_grid};
 use crate::ops::shared::bound_windows;
 use crate::recorder::Window;
 
-/// Invocations of a workgroup that share nothing.
-const WORKGROUP: usize = 128;
-
-/// Invocations that share nothing, of which so many occupy a compute unit.
-pub(super) const ENOUGH: usize = 512;
-
 /// A convolution or the transposition of one, with everything checked.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
@@ -33,20 +27,20 @@ pub(super) struct Job {
     pub(super) output: Window,
 }
 
-impl Job {
-    /// Launches a kernel whose invocations each make results of their own, without workgroup memory.
-    pub(super) fn launch_unshared(
-        &self,
-        ctx: &OpContext,
-        op: &'static str,
-        variant: &Variant,
-        params: &Params,
-        invocations: usize,
-    ) -> BackendResult<()> {
-        let reads = [&self.input, &self.filter, &self.bias];
-        let grid = linear_grid(op, invocations.div_ceil(WORKGROUP))?;
-        ctx.launch(op, variant, &reads, &self.output, params, grid)
-    }
+/// Launches a kernel whose invocations each make results of their own, without workgroup memory.
+pub(super) fn launch_unshared(
+    ctx: &OpContext,
+    op: &'static str,
+    job: &Job,
+    variant: &Variant,
+    params: &Params,
+    invocations: usize,
+) -> BackendResult<()> {
+    /// Invocations of a workgroup.
+    const WORKGROUP: usize = 128;
+    let reads = [&job.input, &job.filter, &job.bias];
+    let grid = linear_grid(op, invocations.div_ceil(WORKGROUP))?;
+    ctx.launch(op, variant, &reads, &job.output, params, grid)
 }
 
 #[cfg(test)]

@@ -9,15 +9,23 @@ use crate::kernels::{KernelSource, Variant, kernel, params};
 use crate::ops::op_context::{OpContext, WORKGROUP, dim, dims, linear_grid};
 use crate::recorder::Window;
 
-// It is only there for tensor cores. Elsewhere, both outputs might lie in one buffer.
-static NCHW_TO_NHWC: KernelSource = KernelSource {
-    cooperative: true,
-    ..kernel!(
-        native "conv/nchw_to_nhwc", libs: [EIGHT_COPIES],
-        types: ["T"], constants: [], params: Params,
-        reads: ["input: T", "filter_values: T"], writes: ["repacked: vec4<u32>", "output: vec4<u32>"],
-    )
-};
+/// A kernel that copies images and filters to adjacent channels, with the binding of the filters' copy. It is only there for
+/// tensor cores: elsewhere, both outputs might lie in one buffer.
+macro_rules! eight_copies {
+    ($file:literal, $filters:literal) => {
+        KernelSource {
+            cooperative: true,
+            ..kernel!(
+                native $file, libs: [EIGHT_COPIES],
+                types: ["T"], constants: [], params: Params,
+                reads: ["input: T", "filter_values: T"], writes: [$filters, "output: vec4<u32>"],
+            )
+        }
+    };
+}
+pub(super) use eight_copies;
+
+static NCHW_TO_NHWC: KernelSource = eight_copies!("conv/nchw_to_nhwc", "repacked: vec4<u32>");
 
 params! {
     struct Params {
@@ -65,6 +73,13 @@ pub(super) fn scratch_of_vec8s(ctx: &OpContext, op: &'static str, total: usize) 
     Ok(ctx.output(&ctx.scratch(op, bytes)?, DType::F16))
 }
 
+/// The workgroup with which those of the filters begin, and the grid of all, of kernels that copy so many vec8s of images and
+/// of filters.
+pub(super) fn grid(op: &'static str, images: usize, filters: usize) -> BackendResult<(usize, [u32; 3])> {
+    let [of_images, of_filters] = [images, filters].map(|total| total.div_ceil(WORKGROUP));
+    Ok((of_images, linear_grid(op, of_images + of_filters)?))
+}
+
 /// The source with `channels` channels in each group, a multiple of eight, 0 for those that there aren't; and
 /// the filters likewise, if they aren't those of a transposition.
 pub(super) fn copy(
@@ -81,10 +96,8 @@ pub(super) fn copy(
     let total_filters = checked_product(op, "scratch", &[groups, filters, places, channels / EIGHT])?;
     let copy = scratch_of_vec8s(ctx, op, total)?;
     let repacked = if job.transposed { None } else { Some(scratch_of_vec8s(ctx, op, total_filters)?) };
-    let [first_filters, workgroups_of_filters] =
-        [total, total_filters].map(|total| total.div_ceil(WORKGROUP));
+    let (first_filters, grid) = grid(op, total, total_filters)?;
     let [block_pixels, block_vec8s] = block(pixels, groups.saturating_mul(channels / EIGHT));
-    let grid = linear_grid(op, first_filters + workgroups_of_filters)?;
     let [total, pixels, block_pixels, first_filters] =
         dims(op, "pixels", [total, pixels, block_pixels, first_filters])?;
     let [block_vec8s, channels, channels_out] =

@@ -171,13 +171,13 @@ pub(super) fn is_regular(gather: &ConvGather) -> bool {
 /// One axis, as a kernel takes it: `(x · step + t · tap + offset) / divide`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Axis {
-    pub(super) source: u32,
-    pub(super) result: u32,
-    pub(super) filter: u32,
-    pub(super) step: u32,
-    pub(super) tap: i32,
-    pub(super) offset: i32,
-    pub(super) divide: u32,
+    source: u32,
+    result: u32,
+    filter: u32,
+    step: u32,
+    tap: i32,
+    offset: i32,
+    divide: u32,
 }
 
 impl Axis {

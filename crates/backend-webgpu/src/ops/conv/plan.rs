@@ -77,8 +77,7 @@ impl Kernel {
         let tiled = tiled::TILES.into_iter().flat_map(|tile| SLICES.map(|slices| Self::Tiled(tile, slices)));
         let cooperative =
             SourceTile::ALL.into_iter().flat_map(|tile| SLICES.map(|slices| Self::Cooperative(tile, slices)));
-        let few =
-            Block::ALL.into_iter().flat_map(|block| SLICES.map(|slices| Self::FewFilters(block, slices)));
+        let few = Block::all().flat_map(|block| SLICES.map(|slices| Self::FewFilters(block, slices)));
         let halo = HaloTile::ALL.into_iter().map(Self::Halo);
         [Self::Depthwise, Self::Direct].into_iter().chain(halo).chain(few).chain(tiled).chain(cooperative)
     }

@@ -122,7 +122,7 @@ pub(super) fn has_whole_vectors(desc: &MatmulDesc, windows: &Windows) -> bool {
     let [a, b] = stored(desc);
     let is_whole = |matrix: &Matrix, window: &Window, Stored { rows, columns, .. }: Stored| {
         let last = last_element(matrix, window, rows, columns, desc.batch);
-        last / group(matrix.dtype) < (window.size / VECTOR as u64) as usize
+        last / group(matrix.dtype) < (window.size() / VECTOR as u64) as usize
     };
     is_whole(&desc.a, &windows.a, a) && is_whole(&desc.b, &windows.b, b)
 }
@@ -256,7 +256,7 @@ impl Copy {
                 rows_out * ld
             }),
             elements,
-            whole: last / group(dtype) < (source.size / VECTOR as u64) as usize,
+            whole: last / group(dtype) < (source.size() / VECTOR as u64) as usize,
             total: copies * rows_out * vectors,
             sizes: [
                 dim(op, "rows", rows)?,

@@ -106,8 +106,8 @@ mod tests {
             let ctx = &call.context;
             let mut windows = windows(ctx, "plans", &desc).expect("operands").expect("a product");
             // Blocks of ours end with a whole vector, those of others may not.
-            windows.a.size -= shapes.pick(&[0, 8]);
-            windows.b.size -= shapes.pick(&[0, 8]);
+            windows.a.bound.end -= shapes.pick(&[0, 8]);
+            windows.b.bound.end -= shapes.pick(&[0, 8]);
             let problem = Problem { ctx, desc: &desc, windows: &windows };
             let anew = Plan::by_cost(&problem).plan;
             assert_eq!(Plan::choose(ctx, &desc, &windows), anew, "{desc:?}");

@@ -1,7 +1,7 @@
 //! Random products with experts.
 
 use backend_api::desc::{ExpertMatmulDesc, Matrix, QuantMatrix};
-use backend_api::quant::QuantFormat;
+use backend_api::quant::QuantFormat::{self, Mxfp4, Q2_K, Q4_0, Q4_1, Q4_K, Q6_K, Q8_0, U4};
 use backend_api::{ComputeBackend as _, DType, Gate};
 
 use super::calls::{BYTES, Call, Ptrs};
@@ -9,15 +9,15 @@ use super::shapes::Shapes;
 
 /// Formats of every kind of scales, and of rows that needn't be whole units.
 const FORMATS: [QuantFormat; 9] = [
-    QuantFormat::Q4_0,
-    QuantFormat::Q8_0,
-    QuantFormat::Q4_1,
-    QuantFormat::Mxfp4,
-    QuantFormat::Q2_K,
-    QuantFormat::Q4_K,
-    QuantFormat::Q6_K,
-    QuantFormat::U4 { group: 16, zero_points: true },
-    QuantFormat::U4 { group: 32, zero_points: false },
+    Q4_0,
+    Q8_0,
+    Q4_1,
+    Mxfp4,
+    Q2_K,
+    Q4_K,
+    Q6_K,
+    U4 { group: 16, zero_points: true },
+    U4 { group: 32, zero_points: false },
 ];
 
 /// A product, from one row to those of a prompt.

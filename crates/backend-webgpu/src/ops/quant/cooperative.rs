@@ -6,7 +6,7 @@ use backend_api::{Activation, BackendResult, BackendTranspose, DType};
 
 use super::dense;
 use super::formats::{fits_half, has_half_scales, tile_libs};
-use super::operands::{Operands, strides_of_a};
+use super::operands::{Operands, ProductOperands, strides_of_a};
 use super::planes::{Planes, WeightParams};
 use super::self_test::check_product;
 use crate::device::h200;
@@ -40,13 +40,6 @@ params! {
         result: ResultParams,
     }
 }
-
-/// Nanoseconds of a launch that opens a gate, and the numbers of the gated product that it reads in a nanosecond.
-const GATE_LAUNCH: usize = 5000;
-const GATE_RATE: usize = 333;
-
-/// Percent of the estimate of a dequantised product that it takes with up to 256 rows on an H200, mostly.
-const DEQUANTISED_PERCENT: usize = 82;
 
 /// Elements of k in a step: a block of B.
 const STEP: usize = 32;
@@ -121,7 +114,8 @@ impl Tile {
         if cfg!(target_family = "wasm") || !(gpu.cooperative_matrices && gpu.takes_spirv) {
             return None;
         }
-        let aligned = VecWidth::fitting(DType::F16, &[&operands.a], &strides_of_a(desc)) == VecWidth::Eight;
+        let aligned =
+            VecWidth::fitting(DType::F16, &[&operands.product.a], &strides_of_a(desc)) == VecWidth::Eight;
         let fits = is_staged(desc.b.format)
             && desc.a.dtype == DType::F16
             && aligned
@@ -150,7 +144,7 @@ impl Tile {
         let here = windows.starting_at(first);
         let params = self.params(op, desc, &here, planes, end - first)?;
         let [quants, high, scales, _] = planes.windows();
-        let Operands { a, bias, c, .. } = &here;
+        let ProductOperands { a, bias, c } = &here.product;
         let inputs = [quants, high, scales, a, bias, c, c];
         let variant = self.variant(desc.b.format, desc.c.dtype, desc.activation);
         ctx.launch(op, &variant, &inputs, c, &params, linear_grid(op, params.sizes.tiles as usize)?)
@@ -169,14 +163,14 @@ impl Tile {
         let has_residual = desc.residual.is_some();
         Ok(Params {
             sizes,
-            a_offset: windows.a.offset,
+            a_offset: windows.product.a.offset,
             a_ld: ld("lda", desc.a.ld)?,
             planes: planes.weight_params(),
             result: ResultParams {
-                c_offset: windows.c.offset,
+                c_offset: windows.product.c.offset,
                 c_ld: ld("ldc", desc.c.ld)?,
                 c_batch: 0,
-                bias_offset: windows.bias.offset,
+                bias_offset: windows.product.bias.offset,
                 bias: u32::from(desc.bias.is_some()),
                 accumulate: u32::from(has_residual),
                 alpha: factor(desc.alpha, desc.k()),
@@ -204,7 +198,7 @@ impl Tile {
         check_product(ctx, format, dtype, sizes, &few_ones(m, k), |test, desc, windows, planes| {
             let params = self.params(OP, desc, windows, planes, n)?;
             let [quants, high, scales, _] = planes.windows();
-            let Operands { a, bias, c, .. } = windows;
+            let ProductOperands { a, bias, c } = &windows.product;
             let bound = [quants, high, scales, a, bias, c, c, c];
             test.launch(variant, &bound, &params, linear_grid(OP, params.sizes.tiles as usize)?)
         })
@@ -219,6 +213,11 @@ pub(super) fn is_faster_than_many_rows(
     operands: &Operands,
     time: usize,
 ) -> bool {
+    /// Nanoseconds of a launch that opens a gate, and the numbers of the gated product that it reads in a nanosecond.
+    const GATE_LAUNCH: usize = 5000;
+    const GATE_RATE: usize = 333;
+    /// Percent of the estimate of a dequantised product that it takes with up to 256 rows on an H200, mostly.
+    const DEQUANTISED_PERCENT: usize = 82;
     let mut plain = *desc;
     let gate = match plain.gate.take() {
         None => 0,

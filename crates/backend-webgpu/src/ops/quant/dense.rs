@@ -6,7 +6,7 @@ use backend_api::{Activation, BackendError, BackendResult, BackendTranspose, DTy
 
 use super::dequantize::dequantize_rows;
 use super::formats::fits_half;
-use super::operands::Operands;
+use super::operands::{Operands, ProductOperands};
 use super::planes::Stored;
 use crate::memory::DeviceSlice;
 use crate::ops::copy::copy_windows;
@@ -42,7 +42,7 @@ pub(super) fn prepare_residual(
 ) -> BackendResult<()> {
     let Some(residual) = desc.residual.filter(|_| !windows.residual_is_c()) else { return Ok(()) };
     let loops = vec![(desc.m, [residual.ld, desc.c.ld]), (desc.n(), [1, 1])];
-    copy_windows(ctx, op, [desc.c.dtype; 2], loops, [&windows.residual, &windows.c])
+    copy_windows(ctx, op, [desc.c.dtype; 2], loops, [&windows.residual, &windows.product.c])
 }
 
 /// Whether the kernels of [`matmul`] can make the product of a dequantised B, of which some rows can be bound.
@@ -90,7 +90,6 @@ pub(super) fn multiply(
     for first in (0..n).step_by(rows) {
         let _part = ctx.begin_part();
         let end = n.min(first.saturating_add(rows));
-        let here = windows.starting_at(first);
         dequantize_rows(ctx, op, stored, (first, end), (dtype, &scratch))?;
         let b = Matrix::new(0, dtype, k);
         let mut product = MatmulDesc::new(m, end - first, k, desc.a, b, desc.c)
@@ -98,8 +97,9 @@ pub(super) fn multiply(
             .with_activation(desc.activation);
         (product.alpha, product.beta) = (desc.alpha, f64::from(u8::from(desc.residual.is_some())));
         product.bias = desc.bias.map(|ptr| Bias { ptr, axis: BiasAxis::Column });
-        let part = ctx.input(op, &scratch, dtype, &here.c)?;
-        let windows = matmul::Windows { a: here.a, b: part, bias: here.bias, c: here.c };
+        let ProductOperands { a, bias, c } = windows.starting_at(first).product;
+        let b = ctx.input(op, &scratch, dtype, &c)?;
+        let windows = matmul::Windows { a, b, bias, c };
         matmul::multiply(ctx, op, &product, &windows)?;
     }
     Ok(())

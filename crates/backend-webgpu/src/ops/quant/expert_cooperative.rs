@@ -66,27 +66,10 @@ static ROWS: KernelSource = KernelSource {
     )
 };
 
-/// Indices for each expert from which rows are multiplied together: nearly two of three experts have one then, and a tile takes less
-/// than one and a half times as long as a row.
-const ROWS_TOGETHER: usize = 1;
-
-/// Indices for each expert up to which tiles have eight rows.
-const FEW_ROWS: usize = 6;
-
 /// Subgroups of a workgroup for one row: with few steps, with more, and where workgroups are so few that all run at once.
 const LEAST_SUBGROUPS: usize = 4;
 const FEW_SUBGROUPS: usize = 8;
 const MANY_SUBGROUPS: usize = 16;
-
-/// Steps of a row up to which it has the fewest subgroups.
-const FEW_STEPS: usize = 12;
-
-/// Units of a row up to which a tile of several rows has one subgroup. There are always many tiles, and what subgroups have of one has
-/// to be added up.
-const SHORT_UNITS: usize = 24;
-
-/// Workgroups of a compute unit that run at once.
-const AT_ONCE: usize = 2;
 
 /// The workgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +83,18 @@ pub(super) enum Tile {
 impl Tile {
     /// The workgroup for products with a matrix of so many units in a row.
     fn choose(desc: &ExpertMatmulDesc, units: usize, compute_units: usize) -> Self {
+        /// Indices for each expert from which rows are multiplied together: nearly two of three experts have one then, and a
+        /// tile takes less than one and a half times as long as a row.
+        const ROWS_TOGETHER: usize = 1;
+        /// Indices for each expert up to which tiles have eight rows.
+        const FEW_ROWS: usize = 6;
+        /// Steps of a row up to which it has the fewest subgroups.
+        const FEW_STEPS: usize = 12;
+        /// Units of a row up to which a tile of several rows has one subgroup. There are always many tiles, and what subgroups
+        /// have of one has to be added up.
+        const SHORT_UNITS: usize = 24;
+        /// Workgroups of a compute unit that run at once.
+        const AT_ONCE: usize = 2;
         let pairs = desc.rows.saturating_mul(desc.used);
         let of_experts = |most: usize| desc.experts.saturating_mul(most);
         if desc.rows > 1 && pairs >= of_experts(ROWS_TOGETHER) {

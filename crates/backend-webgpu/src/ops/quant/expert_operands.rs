@@ -1,11 +1,13 @@
 //! The operands of products with experts, and the parameters of their kernels.
 
+use std::ops::Range;
+
 use backend_api::desc::ExpertMatmulDesc;
 use backend_api::support::checked_product;
 use backend_api::{BackendResult, DType};
 
 use super::expert_order::entries;
-use super::operands::ProductParams;
+use super::operands::{ProductOperands, ProductParams};
 use super::planes::Planes;
 use crate::kernels::params;
 use crate::ops::op_context::dim;
@@ -43,11 +45,9 @@ pub(super) const HAS_BIAS: u32 = 4;
 /// The operands of a product besides B.
 #[derive(Clone, Debug)]
 pub(super) struct Operands {
-    pub(super) a: Window,
+    pub(super) product: ProductOperands,
     pub(super) indices: Window,
-    pub(super) bias: Window,
     pub(super) weights: Window,
-    pub(super) c: Window,
 }
 
 impl Operands {
@@ -59,23 +59,26 @@ impl Operands {
             let elements = (count * items).saturating_sub(1) * row + columns;
             window.advanced(first * items * row).truncated(elements)
         };
+        let ProductOperands { a, bias, c } = &self.product;
         Self {
-            a: part(&self.a, each(desc.per_expert), desc.a.ld, desc.k()),
+            product: ProductOperands {
+                a: part(a, each(desc.per_expert), desc.a.ld, desc.k()),
+                bias: bias.clone(),
+                c: part(c, each(desc.weights.is_none()), desc.c.ld, desc.n()),
+            },
             indices: part(&self.indices, desc.used, 1, 1),
-            bias: self.bias.clone(),
             weights: part(&self.weights, desc.used, 1, 1),
-            c: part(&self.c, each(desc.weights.is_none()), desc.c.ld, desc.n()),
         }
     }
 
     /// Whether A can be read four numbers at a time.
     pub(super) fn has_vectors(&self, desc: &ExpertMatmulDesc) -> bool {
-        VecWidth::four_if_fitting(&[&self.a], &strides_of_a(desc)) == VecWidth::Four
+        VecWidth::four_if_fitting(&[&self.product.a], &strides_of_a(desc)) == VecWidth::Four
     }
 
     /// Whether A of f16 can be read eight numbers at a time.
     pub(super) fn has_vec8s(&self, desc: &ExpertMatmulDesc) -> bool {
-        VecWidth::fitting(DType::F16, &[&self.a], &strides_of_a(desc)) == VecWidth::Eight
+        VecWidth::fitting(DType::F16, &[&self.product.a], &strides_of_a(desc)) == VecWidth::Eight
     }
 }
 
@@ -91,8 +94,7 @@ pub(super) struct Bound {
     pub(super) planes: Planes,
     /// Units of a row.
     pub(super) units: usize,
-    pub(super) first: usize,
-    pub(super) end: usize,
+    pub(super) experts: Range<usize>,
 }
 
 /// How a kernel divides a product.
@@ -116,7 +118,7 @@ impl Params {
         tiling: Tiling,
         plan: Option<&Window>,
     ) -> BackendResult<Self> {
-        let &Bound { ref planes, units, first, end } = bound;
+        let &Bound { ref planes, units, ref experts } = bound;
         let is_sum = desc.weights.is_some();
         let [_, c_rows] = desc.rows_of(op)?;
         let pairs = checked_product(op, "indices", &[desc.rows, desc.used])?;
@@ -126,7 +128,7 @@ impl Params {
         let tiles = checked_product(op, "tiles", &[tiles_m, tiles_n])?;
         let sum = if is_sum { IS_SUM } else { 0 };
         let has_bias = if desc.bias.is_some() { HAS_BIAS } else { 0 };
-        let adds = if desc.accumulate || is_sum && first > 0 { ADDS } else { 0 };
+        let adds = if desc.accumulate || is_sum && experts.start > 0 { ADDS } else { 0 };
         let a_rows = if desc.per_expert { pairs } else { desc.rows };
         // A leading dimension that leads nowhere may be any number.
         let ld = |what, rows, ld: usize| if rows <= 1 { Ok(0) } else { dim(op, what, ld) };
@@ -139,22 +141,22 @@ impl Params {
             tiles_n: dim(op, "tiles", tiles_n)?,
             tiles: dim(op, "tiles", tiles)?,
             planes: planes.params(),
-            a: windows.a.offset,
+            a: windows.product.a.offset,
             a_ld: ld("lda", a_rows, desc.a.ld)?,
-            c: windows.c.offset,
+            c: windows.product.c.offset,
             c_ld: ld("ldc", c_rows, desc.c.ld)?,
         };
         Ok(Self {
             product,
             indices: windows.indices.offset,
             weights: windows.weights.offset,
-            bias: windows.bias.offset,
+            bias: windows.product.bias.offset,
             terms: sum | adds | has_bias,
             experts_per_sum: dim(op, "used", experts_per_sum)?,
             shares: dim(op, "subgroups", tiling.shares)?,
             sharing: if desc.per_expert { 1 } else { dim(op, "used", desc.used)? },
-            first: dim(op, "experts", first)?,
-            experts: dim(op, "experts", end - first)?,
+            first: dim(op, "experts", experts.start)?,
+            experts: dim(op, "experts", experts.len())?,
             experts_of_all: dim(op, "experts", desc.experts)?,
             order,
             entries: order + dim(op, "indices", pairs)?,

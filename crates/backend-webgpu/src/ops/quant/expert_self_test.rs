@@ -7,6 +7,7 @@ use backend_api::{BackendResult, DType};
 use super::expert_cooperative::Tile;
 use super::expert_operands::{Bound, Operands, Params, Tiling};
 use super::expert_order::{OrderParams, order_variant, words};
+use super::operands::ProductOperands;
 use super::planes::{Planes, Stored};
 use super::self_test::planes_of_integers;
 use crate::kernels::Variant;
@@ -47,11 +48,13 @@ pub(super) fn check_experts(
     let biases: Vec<f32> = (0..EXPERTS * n).map(|at| (at % 7) as f32 - 3.0).collect();
     let biases_slice = test.upload(bytemuck::cast_slice(&biases))?;
     let windows = Operands {
-        a: test.halves(&a)?,
+        product: ProductOperands {
+            a: test.halves(&a)?,
+            bias: if tile.sums_biases() { ctx.output(&biases_slice, DType::F32) } else { ctx.null() },
+            c: results.window.clone(),
+        },
         indices: test.integers(&indices)?,
-        bias: if tile.sums_biases() { ctx.output(&biases_slice, DType::F32) } else { ctx.null() },
         weights: ctx.output(&factors_slice, DType::F32),
-        c: results.window.clone(),
     };
     let matrix = |dtype, ld| Matrix::new(0, dtype, ld);
     let b = QuantMatrix::new(0, format, EXPERTS * n, k);
@@ -72,12 +75,18 @@ pub(super) fn check_experts(
         }
         None => None,
     };
-    let planes =
-        Planes::new(ctx, OP, Stored { layout: &layout, slice: Some(&stored) }, (0, EXPERTS * n), &windows.c)?;
-    let bound = Bound { planes, units: layout.units, first: 0, end: EXPERTS };
+    let planes = Planes::new(
+        ctx,
+        OP,
+        Stored { layout: &layout, slice: Some(&stored) },
+        (0, EXPERTS * n),
+        &windows.product.c,
+    )?;
+    let bound = Bound { planes, units: layout.units, experts: 0..EXPERTS };
     let params = Params::new(OP, &desc, &windows, &bound, tiling(&desc, layout.units), plan.as_ref())?;
     let [quants, high, scales, extra] = bound.planes.windows();
-    let Operands { a: rows_of_a, indices: chosen, bias, weights: factors_window, c } = &windows;
+    let Operands { product, indices: chosen, weights: factors_window } = &windows;
+    let ProductOperands { a: rows_of_a, bias, c } = product;
     let [sixth, seventh] = plan.as_ref().map_or([chosen, factors_window], |plan| [bias, plan]);
     let before = [quants, high, scales, extra, rows_of_a, sixth, seventh];
     let windows: Vec<_> = before.into_iter().chain(tile.sums_biases().then_some(bias)).chain([c]).collect();

@@ -9,6 +9,7 @@ use super::expert_kernels::{Kernel, SUBGROUPS, SUM_WORKGROUP, SumParams, sum_var
 use super::expert_operands::{ADDS, Bound, Operands, Params};
 use super::expert_order::{OrderParams, order_variant, words};
 use super::kernel_override::KernelOverride;
+use super::operands::ProductOperands;
 use super::planes::{Planes, Stored, require_types};
 use crate::ops::op_context::{OpContext, dim, linear_grid};
 use crate::ops::shared::iterations;
@@ -47,11 +48,13 @@ pub(crate) fn expert_matmul(ctx: &OpContext, op: &'static str, desc: &ExpertMatm
     }
     let c = ctx.output(&c, desc.c.dtype);
     let windows = Operands {
-        a: ctx.optional_input(op, a.as_ref(), desc.a.dtype, &c)?,
         indices: ctx.optional_input(op, indices.as_ref(), DType::U32, &c)?,
-        bias: ctx.optional_input(op, bias.as_ref(), DType::F32, &c)?,
         weights: ctx.optional_input(op, weights.as_ref(), DType::F32, &c)?,
-        c,
+        product: ProductOperands {
+            a: ctx.optional_input(op, a.as_ref(), desc.a.dtype, &c)?,
+            bias: ctx.optional_input(op, bias.as_ref(), DType::F32, &c)?,
+            c,
+        },
     };
     in_parts(ctx, op, rows, |run| {
         let (mut part, windows) = (*desc, windows.rows(desc, (run.first, run.count())));
@@ -144,7 +147,8 @@ impl Call<'_> {
             let mut product = *desc;
             (product.rows, product.weights, product.accumulate) = (count, None, false);
             product.c = Matrix::new(0, DType::F32, n);
-            let into = Operands { weights: ctx.null(), c: products.clone(), ..here.clone() };
+            let mut into = Operands { weights: ctx.null(), ..here.clone() };
+            into.product.c = products.clone();
             self.products(&product, &into, self.kernel(&product, &into))?;
 
             let elements = checked_product(op, "sums", &[count, n])?;
@@ -157,12 +161,12 @@ impl Call<'_> {
                 indices: here.indices.offset,
                 weights: here.weights.offset,
                 terms: if desc.accumulate { ADDS } else { 0 },
-                c: here.c.offset,
+                c: here.product.c.offset,
                 c_ld: if count > 1 { dim(op, "ldc", desc.c.ld)? } else { 0 },
             };
             let grid = linear_grid(op, elements.div_ceil(SUM_WORKGROUP))?;
             let reads = [&products, &here.indices, &here.weights];
-            ctx.launch(op, &sum_variant(desc.c.dtype), &reads, &here.c, &params, grid)?;
+            ctx.launch(op, &sum_variant(desc.c.dtype), &reads, &here.product.c, &params, grid)?;
         }
         Ok(())
     }
@@ -178,22 +182,24 @@ impl Call<'_> {
         let plan = tiling.ordered_rows.map(|rows| self.order(desc, windows, rows)).transpose()?;
         let stacked = desc.b.rows / desc.experts;
         for (first, end) in self.bound(desc) {
-            let planes = Planes::new(ctx, op, b, (first * stacked, end * stacked), &windows.c)?;
-            let bias = windows.bias.advanced(first * stacked).truncated((end - first) * stacked);
-            let here = Operands { bias, ..windows.clone() };
-            let bound = Bound { planes, units, first, end };
+            let planes = Planes::new(ctx, op, b, (first * stacked, end * stacked), &windows.product.c)?;
+            let mut here = windows.clone();
+            let bias = windows.product.bias.advanced(first * stacked).truncated((end - first) * stacked);
+            here.product.bias = bias;
+            let bound = Bound { planes, units, experts: first..end };
             let params = Params::new(op, desc, &here, &bound, tiling, plan.as_ref())?;
             let vectors = windows.has_vectors(desc);
             let variant = kernel.variant(desc.b.format, [desc.a.dtype, desc.c.dtype], desc.gate, vectors);
             let [quants, high, scales, extra] = bound.planes.windows();
-            let factors = if is_sum { &here.weights } else { &here.bias };
+            let ProductOperands { a, bias, c } = &here.product;
+            let factors = if is_sum { &here.weights } else { bias };
             let reads = match &plan {
-                Some(plan) => vec![quants, high, scales, extra, &here.a, &here.bias, plan],
-                None => vec![quants, high, scales, extra, &here.a, &here.indices, factors],
+                Some(plan) => vec![quants, high, scales, extra, a, bias, plan],
+                None => vec![quants, high, scales, extra, a, &here.indices, factors],
             };
-            let reads = if kernel.sums_biases() { [reads, vec![&here.bias]].concat() } else { reads };
+            let reads = if kernel.sums_biases() { [reads, vec![bias]].concat() } else { reads };
             let grid = linear_grid(op, params.product.tiles as usize)?;
-            ctx.launch(op, &variant, &reads, &here.c, &params, grid)?;
+            ctx.launch(op, &variant, &reads, c, &params, grid)?;
         }
         Ok(())
     }

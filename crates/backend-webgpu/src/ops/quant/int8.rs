@@ -34,16 +34,6 @@ params! {
 /// Rows of A above which B would be read too often.
 const MOST_ROWS: usize = 16;
 
-/// Vectors of 16 bytes that a rounded unit takes.
-const UNIT_VECTORS: usize = 10;
-
-/// Numbers that a workgroup rounds.
-const WORKGROUP_NUMBERS: usize = 8 * 64;
-
-/// Products of an activation and a weight that an H200 makes sooner in a nanosecond of 8-bit activations: an estimate,
-/// see shaders/quant/notes.md.
-const SAVED_RATE: usize = 7000;
-
 /// Whether the activations may be rounded, and can be.
 pub(super) fn is_possible(ctx: &OpContext, desc: &QuantMatmulDesc) -> bool {
     desc.math == MathMode::Int8
@@ -56,6 +46,9 @@ pub(super) fn is_possible(ctx: &OpContext, desc: &QuantMatmulDesc) -> bool {
 /// Whether a product of integers should take less than one of f32, together with the launch that rounds. On Apple's
 /// devices, which multiply f32 as fast, it doesn't.
 pub(super) fn is_faster(ctx: &OpContext, desc: &QuantMatmulDesc) -> bool {
+    /// Products of an activation and a weight that an H200 makes sooner in a nanosecond of 8-bit activations: an estimate,
+    /// see shaders/quant/notes.md.
+    const SAVED_RATE: usize = 7000;
     let products = desc.m.saturating_mul(desc.b.rows).saturating_mul(desc.k());
     let saved = h200::partial_sums(products, SAVED_RATE, ctx.profile().compute_units);
     let info = &ctx.gpu().info;
@@ -69,6 +62,10 @@ pub(super) fn rounded(
     desc: &QuantMatmulDesc,
     operands: &Operands,
 ) -> BackendResult<(QuantMatmulDesc, Operands)> {
+    /// Vectors of 16 bytes that a rounded unit takes.
+    const UNIT_VECTORS: usize = 10;
+    /// Numbers that a workgroup rounds.
+    const WORKGROUP_NUMBERS: usize = 8 * 64;
     let (m, k) = (desc.m, desc.k());
     let units = k.div_ceil(UNIT);
     let vectors = checked_product(op, "A", &[units, UNIT_VECTORS])?;
@@ -78,14 +75,14 @@ pub(super) fn rounded(
         m: dim(op, "m", m)?,
         k: dim(op, "k", k)?,
         units: dim(op, "k", units)?,
-        a: operands.a.offset,
+        a: operands.product.a.offset,
         // A leading dimension that leads nowhere may be any number.
         a_ld: if m <= 1 { 0 } else { dim(op, "lda", desc.a.ld)? },
         rounded: output.offset,
     };
     let groups = checked_product(op, "A", &[m, units, UNIT])?.div_ceil(WORKGROUP_NUMBERS);
     let variant = variant(desc.b.format, desc.a.dtype, operands.has_vectors(desc));
-    ctx.launch(op, &variant, &[&operands.a], &output, &params, linear_grid(op, groups)?)?;
+    ctx.launch(op, &variant, &[&operands.product.a], &output, &params, linear_grid(op, groups)?)?;
     let mut product = *desc;
     product.a = Matrix::new(0, DType::U32, vectors);
     Ok((product, operands.with_a(output)))

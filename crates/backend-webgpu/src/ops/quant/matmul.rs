@@ -10,7 +10,7 @@ use super::cooperative;
 use super::dense::{self, has_room_for_residual, prepare_residual};
 use super::kernel::{Kernel, Signature, TILE};
 use super::kernel_override::KernelOverride;
-use super::operands::{Operands, Params, Slices};
+use super::operands::{Operands, Params, ProductOperands, Slices};
 use super::planes::{Planes, Stored, require_types};
 use super::skinny_cooperative::Tile;
 use super::{int8, stages};
@@ -80,7 +80,7 @@ pub(super) fn multiply(
         if kernel.is_int8() { int8::rounded(ctx, op, desc, &windows)? } else { (*desc, windows) };
     let (desc, windows) = (&desc, &windows);
     in_parts(ctx, op, columns, |run| {
-        let planes = |rows| Planes::new(ctx, op, stored, rows, &windows.c);
+        let planes = |rows| Planes::new(ctx, op, stored, rows, &windows.product.c);
         if desc.gate.is_some() {
             let planes = planes((0, desc.b.rows))?.starting_at(dim(op, "n", run.first)?);
             return launch(ctx, op, desc, windows, kernel, &planes, (run.first, run.end));
@@ -106,7 +106,7 @@ fn multiply_by_tiles(
     prepare_residual(ctx, op, desc, windows)?;
     in_parts(ctx, op, columns, |run| {
         stored.bindable(ctx, 0, (run.first, run.end)).try_for_each(|(first, end)| {
-            let planes = Planes::new(ctx, op, stored, (first, end), &windows.c)?;
+            let planes = Planes::new(ctx, op, stored, (first, end), &windows.product.c)?;
             tile.launch(ctx, op, desc, windows, &planes, (first, end))
         })
     })
@@ -135,12 +135,13 @@ fn launch(
     };
     let [quants, high, scales, extra] = planes.windows();
     let added = if desc.norm.is_some() { &here.norm } else { &here.residual };
-    let reads = [quants, high, scales, extra, &here.a, &here.bias, added];
+    let ProductOperands { a, bias, c } = &here.product;
+    let reads = [quants, high, scales, extra, a, bias, added];
     let grid = linear_grid(op, kernel.workgroups(ctx, params.product.tiles as usize))?;
-    ctx.launch(op, &kernel.variant(&signature), &reads, &here.c, &params, grid)?;
+    ctx.launch(op, &kernel.variant(&signature), &reads, c, &params, grid)?;
     if (first, end) == (0, desc.n()) {
         ctx.note_made(|| {
-            let product = QkvProduct::new(desc, kernel, signature, &reads, &here.c, &params, grid)?;
+            let product = QkvProduct::new(desc, kernel, signature, &reads, c, &params, grid)?;
             Some(Arc::new(product))
         });
     }

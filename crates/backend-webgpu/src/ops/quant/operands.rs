@@ -32,6 +32,14 @@ params! {
     }
 }
 
+/// What every product binds besides B.
+#[derive(Clone, Debug)]
+pub(super) struct ProductOperands {
+    pub(super) a: Window,
+    pub(super) bias: Window,
+    pub(super) c: Window,
+}
+
 params! {
     pub(super) struct Params {
         product: ProductParams,
@@ -62,9 +70,7 @@ const IN_PLACE: u32 = 4;
 /// The operands of a product besides B.
 #[derive(Debug)]
 pub(super) struct Operands {
-    pub(super) a: Window,
-    pub(super) c: Window,
-    pub(super) bias: Window,
+    pub(super) product: ProductOperands,
     pub(super) residual: Window,
     /// The weight of the norm of A's rows.
     pub(super) norm: Window,
@@ -97,19 +103,17 @@ impl Operands {
         let terms =
             bit(bias.is_some(), HAS_BIAS) | bit(residual.is_some(), HAS_RESIDUAL) | bit(in_place, IN_PLACE);
         let c = ctx.output(c, dtype);
-        Ok(Self {
-            a: ctx.optional_input(op, a, desc.a.dtype, &c)?,
-            bias: ctx.optional_input(op, bias, dtype, &c)?,
-            residual: ctx.optional_input(op, residual.filter(|_| !in_place), dtype, &c)?,
-            norm: ctx.optional_input(op, norm, desc.a.dtype, &c)?,
-            c,
-            terms,
-        })
+        let a = ctx.optional_input(op, a, desc.a.dtype, &c)?;
+        let bias = ctx.optional_input(op, bias, dtype, &c)?;
+        let residual = ctx.optional_input(op, residual.filter(|_| !in_place), dtype, &c)?;
+        let norm = ctx.optional_input(op, norm, desc.a.dtype, &c)?;
+        Ok(Self { product: ProductOperands { a, bias, c }, residual, norm, terms })
     }
 
     /// Without a bias and a residual.
     pub(super) fn alone(ctx: &OpContext, a: Window, c: Window) -> Self {
-        Self { a, c, bias: ctx.null(), residual: ctx.null(), norm: ctx.null(), terms: 0 }
+        let product = ProductOperands { a, bias: ctx.null(), c };
+        Self { product, residual: ctx.null(), norm: ctx.null(), terms: 0 }
     }
 
     /// As columns of C from `first` on need them.
@@ -117,10 +121,9 @@ impl Operands {
         let advanced = |window: &Window, bit: u32| {
             if self.terms & bit != 0 { window.advanced(first) } else { window.clone() }
         };
+        let ProductOperands { a, bias, c } = &self.product;
         Self {
-            a: self.a.clone(),
-            c: self.c.advanced(first),
-            bias: advanced(&self.bias, HAS_BIAS),
+            product: ProductOperands { a: a.clone(), bias: advanced(bias, HAS_BIAS), c: c.advanced(first) },
             residual: advanced(&self.residual, HAS_RESIDUAL),
             norm: self.norm.clone(),
             terms: self.terms,
@@ -129,7 +132,9 @@ impl Operands {
 
     /// With other rows of A.
     pub(super) fn with_a(&self, a: Window) -> Self {
-        Self { a, ..self.starting_at(0) }
+        let mut other = self.starting_at(0);
+        other.product.a = a;
+        other
     }
 
     /// Whether C is what is added to the product.
@@ -144,7 +149,7 @@ impl Operands {
 
     /// Whether A can be read four numbers at a time.
     pub(super) fn has_vectors(&self, desc: &QuantMatmulDesc) -> bool {
-        VecWidth::four_if_fitting(&[&self.a], &strides_of_a(desc)) == VecWidth::Four
+        VecWidth::four_if_fitting(&[&self.product.a], &strides_of_a(desc)) == VecWidth::Four
     }
 }
 
@@ -171,14 +176,14 @@ impl Params {
             tiles_n: dim(op, "tiles", tiles_n)?,
             tiles: dim(op, "tiles", tiles)?,
             planes: planes.params(),
-            a: windows.a.offset,
+            a: windows.product.a.offset,
             a_ld: ld("lda", desc.a.ld)?,
-            c: windows.c.offset,
+            c: windows.product.c.offset,
             c_ld: ld("ldc", desc.c.ld)?,
         };
         Ok(Self {
             product,
-            bias: windows.bias.offset,
+            bias: windows.product.bias.offset,
             residual: windows.residual.offset,
             residual_ld: ld("ld of the residual", desc.residual.map_or(0, |residual| residual.ld))?,
             terms: windows.terms,

@@ -28,7 +28,8 @@ pub(super) fn check_product(
     let b = test.upload(&planes)?;
     let results = test.results(m * n, dtype)?;
     let windows = Operands::alone(ctx, test.halves(a)?, results.window.clone());
-    let planes = Planes::new(ctx, OP, Stored { layout: &layout, slice: Some(&b) }, (0, n), &windows.c)?;
+    let planes =
+        Planes::new(ctx, OP, Stored { layout: &layout, slice: Some(&b) }, (0, n), &windows.product.c)?;
     let matrix = |dtype, ld| Matrix::new(0, dtype, ld);
     let b = QuantMatrix::new(0, format, n, k);
     let desc = QuantMatmulDesc::new(m, matrix(DType::F16, k), b, matrix(dtype, n));

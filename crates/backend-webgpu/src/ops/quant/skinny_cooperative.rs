@@ -8,7 +8,7 @@ use super::append::AppendParams;
 use super::cooperative::is_faster_than_many_rows;
 use super::formats::{fragment_libs, has_half_blocks, kinds};
 use super::kernel::{Appended, Signature};
-use super::operands::{Operands, Params, strides_of_a};
+use super::operands::{Operands, Params, ProductOperands, strides_of_a};
 use super::planes::is_bindable;
 use super::self_test::check_product;
 use super::skinny_time;
@@ -157,20 +157,11 @@ pub(super) struct Tile {
 }
 
 impl Tile {
-    const ALL: [Self; 12] = [
-        Self::new(1, 4),
-        Self::new(1, 8),
-        Self::new(1, 16),
-        Self::new(8, 2),
-        Self::new(8, 4),
-        Self::new(8, 8),
-        Self::new(16, 4),
-        Self::new(16, 8),
-        Self::new(16, 16),
-        Self::new(32, 4),
-        Self::new(32, 8),
-        Self::new(32, 16),
-    ];
+    /// Every tile: for each number of rows, those of subgroups.
+    fn all() -> impl Iterator<Item = Self> {
+        let tiles = [(1, [4, 8, 16]), (8, [2, 4, 8]), (16, [4, 8, 16]), (32, [4, 8, 16])];
+        tiles.into_iter().flat_map(|(rows, subgroups)| subgroups.map(|count| Self::new(rows, count)))
+    }
 
     const fn new(rows: usize, subgroups: usize) -> Self {
         Self { rows, subgroups, persistent: false, ragged: false }
@@ -280,7 +271,8 @@ impl Tile {
         if cfg!(target_family = "wasm") || !(gpu.cooperative_matrices && gpu.takes_spirv) {
             return None;
         }
-        let width = VecWidth::fitting(desc.a.dtype, &[&operands.a, &operands.norm], &strides_of_a(desc));
+        let width =
+            VecWidth::fitting(desc.a.dtype, &[&operands.product.a, &operands.norm], &strides_of_a(desc));
         let normed = desc.norm.is_some();
         let QuantMatrix { format, .. } = desc.b;
         let tile = Self::choose(desc.m, &desc.b, normed, ctx.profile().compute_units);
@@ -302,7 +294,7 @@ impl Tile {
 
     /// Whether it takes less time than the kernels for many rows, of which those of matrices divide operands that can't be bound.
     fn beats_many_rows(self, ctx: &OpContext, desc: &QuantMatmulDesc, operands: &Operands) -> bool {
-        let bound = [&operands.a, &operands.c, &operands.residual];
+        let bound = [&operands.product.a, &operands.product.c, &operands.residual];
         if !bound.into_iter().all(Window::is_bindable) {
             return false;
         }
@@ -380,7 +372,7 @@ impl Tile {
             |test, desc, windows, planes| {
                 let params = Params::new(OP, desc, windows, planes, n, self.tile(false))?;
                 let [quants, high, scales, extra] = planes.windows();
-                let Operands { a, bias, residual, c, .. } = windows;
+                let Operands { product: ProductOperands { a, bias, c }, residual, .. } = windows;
                 let bound = [quants, high, scales, extra, a, bias, residual, c];
                 test.launch(variant, &bound, &params, linear_grid(OP, params.product.tiles as usize)?)
             },
@@ -392,7 +384,7 @@ impl Tile {
 pub(super) fn variants() -> Vec<Variant> {
     let persistent = [Tile::new(1, 4), Tile::new(1, 8), Tile::new(8, 8)]
         .map(|tile| (Tile { persistent: true, ..tile }, true));
-    let alone = Tile::ALL.into_iter().flat_map(|tile| [(tile, false), (tile, true)]);
+    let alone = Tile::all().flat_map(|tile| [(tile, false), (tile, true)]);
     let mut variants = Vec::new();
     for (tile, normed) in alone.chain(persistent) {
         for (number, format) in tile.formats().enumerate() {
@@ -432,7 +424,7 @@ mod tests {
     #[test]
     fn each_type_of_a_cache_is_listed_beside_each_type_of_rows() {
         let all: Vec<String> = variants().iter().map(|variant| format!("{variant:?}")).collect();
-        for tile in Tile::ALL {
+        for tile in Tile::all() {
             for (normed, a) in [(false, DType::F16), (true, DType::F16), (true, DType::F32)] {
                 let caches = [DType::F16, DType::F32].map(|dtype| {
                     [false, tile.may_have_one_row()].map(|qk_norm| Some(Appended { dtype, qk_norm }))
@@ -500,7 +492,7 @@ mod tests {
     /// A shape that a format doesn't have would pass for a driver's wrong numbers.
     #[test]
     fn every_format_has_the_shape_that_is_tested() {
-        for tile in Tile::ALL {
+        for tile in Tile::all() {
             for format in tile.formats() {
                 let [_, n, k] = tile.tested_shape(format);
                 assert!(QuantLayout::new(OP, format, n, k).is_ok(), "{format} {n} {k}");
@@ -556,13 +548,13 @@ mod tests {
             let windows =
                 Operands::alone(&ctx, test.halves(&vec![1; m * k]).unwrap(), ctx.output(&c, DType::F32));
             let stored = Stored { layout: &layout, slice: Some(&b) };
-            let planes = Planes::new(&ctx, OP, stored, (0, n), &windows.c).unwrap();
+            let planes = Planes::new(&ctx, OP, stored, (0, n), &windows.product.c).unwrap();
             let matrix = |dtype, ld| Matrix::new(0, dtype, ld);
             let b = QuantMatrix::new(0, format, n, k);
             let desc = QuantMatmulDesc::new(m, matrix(DType::F16, k), b, matrix(DType::F32, n));
             let params = Params::new(OP, &desc, &windows, &planes, n, tile.tile(false)).unwrap();
             let [quants, high, scales, extra] = planes.windows();
-            let Operands { a, bias, residual, c: to, .. } = &windows;
+            let Operands { product: ProductOperands { a, bias, c: to }, residual, .. } = &windows;
             let bound = [quants, high, scales, extra, a, bias, residual, to];
             let grid = linear_grid(OP, params.product.tiles as usize).unwrap();
             test.launch(&tile.plain(format), &bound, &params, grid).unwrap();

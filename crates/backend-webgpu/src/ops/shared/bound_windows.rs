@@ -16,7 +16,7 @@ pub(in crate::ops) fn windows<const N: usize>(device: &wgpu::Device, max_bytes: 
 
 /// The byte of a window's buffer at which an element begins, which must be bound.
 pub(in crate::ops) fn address(window: &Window, element: usize) -> u64 {
-    let address = window.start + (u64::from(window.offset) + element as u64) * u64::from(window.item);
-    assert!((window.start..window.start + window.size).contains(&address), "bound");
+    let address = window.bound.start + (u64::from(window.offset) + element as u64) * u64::from(window.item);
+    assert!(window.bound.contains(&address), "bound");
     address
 }

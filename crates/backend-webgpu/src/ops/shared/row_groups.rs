@@ -3,7 +3,8 @@
 
 use backend_api::BackendResult;
 
-use crate::ops::op_context::{OpContext, WORKGROUP, linear_grid};
+use crate::kernels::params;
+use crate::ops::op_context::{OpContext, WORKGROUP, dim, linear_grid};
 
 /// Workgroups that keep a large device busy.
 pub(in crate::ops) const BUSY: usize = 1024;
@@ -34,6 +35,34 @@ impl DeviceSize {
         let gpu = ctx.gpu();
         let subgroup = gpu.subgroup.filter(|_| gpu.info.api != "Dx12");
         Self { compute_units: ctx.profile().compute_units, subgroup }
+    }
+}
+
+params! {
+    /// Slices that a kernel's row groups take.
+    pub(in crate::ops) struct SliceParams {
+        slices: u32,
+        // Elements, or vectors, of a slice, and between neighbours in it.
+        length: u32,
+        inner: u32,
+        row_group: u32,
+        stride: u32,
+    }
+}
+
+impl SliceParams {
+    pub(in crate::ops) fn new(
+        op: &'static str,
+        row_groups: RowGroups,
+        [slices, length, inner]: [usize; 3],
+    ) -> BackendResult<Self> {
+        Ok(Self {
+            slices: dim(op, "slices", slices)?,
+            length: dim(op, "axis", length)?,
+            inner: dim(op, "inner", inner)?,
+            row_group: row_groups.size,
+            stride: row_groups.stride,
+        })
     }
 }
 

@@ -21,9 +21,9 @@ pub(in crate::ops) struct Tile {
     pub(in crate::ops) m: usize,
     pub(in crate::ops) n: usize,
     pub(in crate::ops) k: usize,
-    pub(in crate::ops) thread_m: usize,
-    pub(in crate::ops) thread_n: usize,
-    pub(in crate::ops) step: StepTime,
+    thread_m: usize,
+    thread_n: usize,
+    step: StepTime,
 }
 
 constants! {
@@ -71,7 +71,7 @@ impl Tile {
 
     /// The tile of which a compute unit has room for more than two, so that the last of several takes less than alone.
     const fn with_last(self, last: usize) -> Self {
-        Self { step: StepTime { last, ..self.step }, ..self }
+        Self { step: self.step.with_last(last), ..self }
     }
 
     /// The tile of a variant, from what [`constants`](Self::constants) gave it.

@@ -5,16 +5,21 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StepTime {
     /// When it has a compute unit for itself.
-    pub(crate) alone: usize,
+    alone: usize,
     /// When two share one, for both.
-    pub(crate) paired: usize,
+    paired: usize,
     /// When it is the last of several that a compute unit works on, and the ones before it overlap with it.
-    pub(crate) last: usize,
+    last: usize,
 }
 
 impl StepTime {
     pub(crate) const fn new(alone: usize, paired: usize) -> Self {
         Self { alone, paired, last: alone }
+    }
+
+    /// The time of tiles of which a compute unit has room for more than two, so that the last of several takes less than alone.
+    pub(super) const fn with_last(self, last: usize) -> Self {
+        Self { last, ..self }
     }
 
     /// Nanoseconds of `tiles` tiles of so many steps on a device of so many compute units.
@@ -67,13 +72,13 @@ mod tests {
         let rounds = |time: StepTime| [1, 2, 3, 4, 5].map(|rounds| time.of(10 * rounds, 1, 10));
         let time = StepTime::new(1100, 1700);
         assert_eq!(rounds(time), [1100, 1700, 2800, 3400, 4500]);
-        assert_eq!(rounds(StepTime { last: 750, ..time }), [1100, 1700, 2450, 3400, 4150]);
+        assert_eq!(rounds(time.with_last(750)), [1100, 1700, 2450, 3400, 4150]);
         assert_eq!([0, 1, 11].map(|tiles| time.of(tiles, 3, 10)), [0, 3300, 5100]);
     }
 
     #[test]
     fn short_tiles_take_places_that_are_left() {
-        let time = StepTime { last: 750, ..StepTime::new(1100, 1700) };
+        let time = StepTime::new(1100, 1700).with_last(750);
         let of = |longer, shorter| time.of_longer_and_shorter([longer, shorter], [10, 5], 10);
         // Beside half as many, on units of their own, and on units where a long one runs.
         assert_eq!([of(5, 0), of(5, 5), of(5, 15)], [11_000, 11_000, 5 * 1700 + 5 * 1100]);
