@@ -54,27 +54,6 @@ impl SoftmaxBackwardDesc {
     }
 }
 
-/// Declares a constructor of [`NormBackwardDesc`] for each normalisation of rows, without a weight.
-macro_rules! gradients {
-    ($($(#[$attribute:meta])* pub fn $norm:ident(eps: $eps:literal, centred: $centred:literal);)+) => {
-        $(
-            $(#[$attribute])*
-            #[must_use]
-            pub const fn $norm(
-                dtype: DType,
-                x: u64,
-                grad_output: u64,
-                grad_input: u64,
-                rows: usize,
-                columns: usize,
-            ) -> Self {
-                let (eps, centred, weight) = ($eps, $centred, None);
-                Self { x, grad_output, grad_input, dtype, rows, columns, eps, centred, weight }
-            }
-        )+
-    };
-}
-
 /// The gradient of layer or root-mean-square normalisation of rows x with respect to them:
 ///
 /// `grad_input = s · (g − mean(g) − v · mean(g · v))`, with g = `grad_output` · `weight`, the normalised row
@@ -109,12 +88,30 @@ pub struct NormBackwardDesc {
 handles!(NormBackwardDesc: x, grad_output, grad_input, weight);
 
 impl NormBackwardDesc {
-    gradients! {
-        /// The gradient of [`layer_norm`](crate::ComputeBackend::layer_norm) with an `eps` of 1e-5 and no weight.
-        pub fn layer_norm(eps: 1e-5, centred: true);
+    /// The gradient of [`layer_norm`](crate::ComputeBackend::layer_norm) with an `eps` of 1e-5 and no weight.
+    #[must_use]
+    pub const fn layer_norm(
+        dtype: DType,
+        x: u64,
+        grad_output: u64,
+        grad_input: u64,
+        rows: usize,
+        columns: usize,
+    ) -> Self {
+        Self { x, grad_output, grad_input, dtype, rows, columns, eps: 1e-5, centred: true, weight: None }
+    }
 
-        /// The gradient of [`rms_norm`](crate::ComputeBackend::rms_norm) with an `eps` of 1e-6 and no weight.
-        pub fn rms_norm(eps: 1e-6, centred: false);
+    /// The gradient of [`rms_norm`](crate::ComputeBackend::rms_norm) with an `eps` of 1e-6 and no weight.
+    #[must_use]
+    pub const fn rms_norm(
+        dtype: DType,
+        x: u64,
+        grad_output: u64,
+        grad_input: u64,
+        rows: usize,
+        columns: usize,
+    ) -> Self {
+        Self { x, grad_output, grad_input, dtype, rows, columns, eps: 1e-6, centred: false, weight: None }
     }
 
     setters! {
