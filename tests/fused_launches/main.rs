@@ -1,6 +1,7 @@
 //! Graphs in which one launch takes the place of several calls', on every adapter, against f64: with all that each call writes, and
 //! only where the calls are what it makes.
 
+mod apart;
 #[path = "../forced.rs"]
 mod forced;
 mod memory;

@@ -12,8 +12,9 @@ use backend_webgpu::WebGpuBackend;
 use conformance::Rng;
 use libtest_mimic::Failed;
 
+use crate::apart::require_apart;
 use crate::memory::{GUARD, Memory, bytes, is_able, require};
-use crate::run::{require_apart, run};
+use crate::run::run;
 
 /// Calls in a trial.
 const CALLS: usize = 60;

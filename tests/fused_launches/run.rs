@@ -1,10 +1,7 @@
 //! Calls, one by one or as a graph.
 
-use std::fmt::Debug;
-
 use backend_api::{BackendResult, ComputeBackend};
 use backend_webgpu::WebGpuBackend;
-use libtest_mimic::Failed;
 
 /// Makes the calls, or a graph of them that is replayed so often; how many launches a replay makes, or 0. `warms_up` says that
 /// a warm-up of the calls comes first, after which a capture has to compile nothing.
@@ -27,19 +24,4 @@ pub(crate) fn run(
     (0..replays).try_for_each(|_| backend.replay(graph))?;
     backend.free_graph(graph)?;
     Ok(launches)
-}
-
-/// Requires that a graph of calls has at least `least` launches, and leaves the same bits as the calls without a graph.
-pub(crate) fn require_apart(
-    calls: &str,
-    launches: usize,
-    least: usize,
-    [found, expected]: [&dyn Debug; 2],
-) -> Result<(), Failed> {
-    if launches < least {
-        return Err(format!("{calls}: {launches} launches").into());
-    }
-    // As texts: what nothing writes stays the NaN that it was.
-    let [found, expected] = [found, expected].map(|results| format!("{results:?}"));
-    if found == expected { Ok(()) } else { Err(format!("{calls}: {found}, not {expected}").into()) }
 }
