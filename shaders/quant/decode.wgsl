@@ -25,7 +25,7 @@ fn make_tile(tile: u32, index: u32) {
     let at = (r * COLUMNS_PER_GROUP + x % COLUMNS_PER_GROUP) * THREADS + x / COLUMNS_PER_GROUP * LANES;
     var neighbour = 0.0;
     if PAIRED {
-      // The other one of a columns_per_group.
+      // The other column of a group.
       neighbour = sh[at ^ THREADS];
     }
     let ahead = read_ahead(first_row + r, first_column + x);

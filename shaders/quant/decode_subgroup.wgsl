@@ -26,7 +26,7 @@ fn make_tile(tile: u32, subgroup: u32, lane: u32) {
     if i % SUBGROUP == lane && row < params.m && column + i % COLUMNS_PER_GROUP < params.n {
       var neighbour = 0.0;
       if PAIRED {
-        // The other one of a columns_per_group.
+        // The other column of a group.
         neighbour = sums[i ^ 1u];
       }
       let ahead = read_ahead(row, column + i % COLUMNS_PER_GROUP);
